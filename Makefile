@@ -1,0 +1,33 @@
+# Two commands are enough: `make demo` and `make test`. Both create .venv where it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+# Real graphs, where a checkout has them beside it; the package itself looks only at LMC_DATA.
+ifneq ($(wildcard ../shared/data),)
+export LMC_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: demo test format clean
+
+demo: $(INSTALLED)
+	$(BIN)/lmc demo
+
+test: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# Constraints pin every version, the CPU build of torch among them.
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,152 @@
+"""Batch: a node set with its halo, and the rows of the normalised adjacency that it needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from lmc import validation as check
+from lmc.errors import ArgumentError, GraphError
+from lmc.graph import Graph
+from lmc.normalization import Norm, normalize, normalize_transposed, normalized
+from lmc.sparse import CSR
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The nodes of a step, their 1-hop neighbours outside, and the messages between them.
+
+    Local rows are `nodes` first, then `halo`; every array below that speaks of both has this order.
+    Memory is proportional to the batch and its messages, never to the graph.
+
+    Attributes:
+        graph: where it comes from.
+        nodes: (batch,) int64, the graph's own ids, ascending.
+        halo: (halo,) int64, the neighbours of `nodes` outside of them, ascending.
+        scale: what an estimate over `nodes` is multiplied by to stand for all nodes.
+
+    >>> path = Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
+    >>> batch = path.batch([0, 1], scale=1.5)
+    >>> batch
+    Batch(2 nodes, 1 halo, scale 1.5)
+    >>> batch.block("sum").to_dense().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    graph: Graph
+    nodes: Tensor
+    halo: Tensor
+    scale: float
+    _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
+
+    @staticmethod
+    def of(graph: Graph, nodes: Any, scale: float = 1.0) -> Batch:
+        """The batch of any node set; see `Graph.batch`."""
+        nodes = check.tensor("nodes", nodes)
+        if nodes.ndim != 1 or nodes.numel() == 0:
+            raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be (batch,), one or more")
+        check.check_ids("nodes", nodes, graph.num_nodes)
+        if not (math.isfinite(scale) and scale > 0):
+            raise ArgumentError(f"scale={scale}: must be a positive number")
+        nodes = nodes.long().sort().values
+        twice = nodes[1:][nodes.diff() == 0]
+        if twice.numel():
+            raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
+        return Batch(graph, nodes, _outside(graph.neighbours.rows(nodes).indices, nodes), scale)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes are in the batch."""
+        return self.nodes.numel()
+
+    @property
+    def num_halo(self) -> int:
+        """How many neighbours stand outside."""
+        return self.halo.numel()
+
+    @cached_property
+    def members(self) -> Tensor:
+        """(batch + halo,) the graph's id of every local row."""
+        return torch.cat([self.nodes, self.halo])
+
+    # -- messages: each block is built when first asked for, then kept ----------------------------
+
+    def block(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch + halo): what the batch receives; whole rows of `lmc.normalize(graph, norm)`."""
+        return self._rows_of("nodes", normalize(self.graph, norm))
+
+    def halo_block(self, norm: Norm = "gcn") -> CSR:
+        """(halo, batch + halo): what the halo receives from within reach; the rest is cut off."""
+        return self._rows_of("halo", normalize(self.graph, norm))
+
+    def transposed_block(self, norm: Norm = "gcn") -> CSR:
+        """`block` of the transposed adjacency, for the backward pass; the same object if symmetric."""
+        return self._rows_of("nodes", normalize_transposed(self.graph, norm))
+
+    def transposed_halo_block(self, norm: Norm = "gcn") -> CSR:
+        """`halo_block` of the transposed adjacency; the same object if symmetric."""
+        return self._rows_of("halo", normalize_transposed(self.graph, norm))
+
+    def renormalized(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch): Cluster-GCN's adjacency, normalised as if there were nothing outside."""
+        received = self._localized(self.graph.adjacency.rows(self.nodes))
+        inside = received.keep(received.indices < self.num_nodes)
+        return normalized(inside.relabel(inside.indices, self.num_nodes), norm, self.graph.x.dtype)
+
+    def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
+        if (matrix, which) not in self._built:
+            rows = matrix.rows(self.nodes if which == "nodes" else self.halo)
+            self._built[matrix, which] = self._localized(rows)
+        return self._built[matrix, which]
+
+    def _localized(self, rows: CSR) -> CSR:
+        """The entries whose column is a local row, under its local number."""
+        ids, local = self._ascending
+        place = torch.searchsorted(ids, rows.indices).clamp_(max=ids.numel() - 1)
+        within = ids[place] == rows.indices
+        if not bool(within.all()):
+            rows, place = rows.keep(within), place[within]
+        return rows.relabel(local[place], ids.numel())
+
+    @cached_property
+    def _ascending(self) -> tuple[Tensor, Tensor]:
+        """(batch + halo,) the ids of the local rows in order, and the local number of each."""
+        return self.members.to(self.graph.adjacency.indices.dtype).sort()
+
+    # -- what is known of its nodes --------------------------------------------------------------
+
+    @cached_property
+    def y(self) -> Tensor:
+        """(batch + halo, ...) labels."""
+        return self.graph.y[self.members]
+
+    @cached_property
+    def train_mask(self) -> Tensor:
+        """(batch + halo,) bool: which labels are learned from."""
+        return self.graph.train_mask[self.members]
+
+    @cached_property
+    def global_degree(self) -> Tensor:
+        """(halo,) how many neighbours each halo node has in the graph, itself not counted."""
+        indptr = self.graph.neighbours.indptr
+        return indptr[self.halo + 1] - indptr[self.halo]
+
+    @cached_property
+    def local_degree(self) -> Tensor:
+        """(halo,) how many of these are in the batch or the halo."""
+        return self._localized(self.graph.neighbours.rows(self.halo)).row_lengths()
+
+    def __repr__(self) -> str:
+        return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
+
+
+def _outside(neighbours: Tensor, nodes: Tensor) -> Tensor:
+    """(halo,) int64, ascending: the distinct neighbours that are not in the ascending `nodes`."""
+    candidates: Tensor = torch.unique(neighbours).long()
+    place = torch.searchsorted(nodes, candidates).clamp_(max=nodes.numel() - 1)
+    return candidates[nodes[place] != candidates]

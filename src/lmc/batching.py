@@ -1,0 +1,137 @@
+"""From clusters to the batches of an epoch, and how many messages they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from lmc import addressed
+from lmc import validation as check
+from lmc.batch import Batch
+from lmc.errors import ArgumentError, GraphError
+from lmc.graph import Graph
+from lmc.normalization import Norm, normalize
+
+Item = TypeVar("Item")
+
+# Addresses of the two random orders: which clusters meet in a batch, and which batch comes when.
+_GROUPS, _TURNS = 0, 1
+
+
+def batches(
+    graph: Graph,
+    clusters: Any,
+    parts_per_batch: int = 1,
+    seed: int = 0,
+    epoch: int = 0,
+    fixed: bool = False,
+    norm: Norm = "gcn",
+) -> Iterator[Batch]:
+    """The batches of one epoch: every cluster once, in groups that depend on (seed, epoch) alone.
+
+    Args:
+        graph: the graph.
+        clusters: (nodes,) the cluster of every node, as from `lmc.partition`.
+        parts_per_batch: clusters in a batch; the last batch takes what remains, and its scale,
+            clusters in the graph over clusters in the batch, follows.
+        seed: of the random groups.
+        epoch: each has groups of its own.
+        fixed: whether every epoch keeps the same groups, and only their order changes.
+        norm: the normalisation whose block is built before a batch is handed over.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=200)
+    >>> clusters = lmc.partition(graph, parts=8)
+    >>> [batch.scale for batch in lmc.batches(graph, clusters, parts_per_batch=3)]
+    [2.6666666666666665, 2.6666666666666665, 4.0]
+    """
+    nodes, ends = _nodes_by_cluster(graph, clusters)
+    _check_parts_per_batch(parts_per_batch)
+    num_clusters = len(ends)
+    order = addressed.permutation(num_clusters, seed, _GROUPS, 0 if fixed else epoch)
+    groups = [order[i : i + parts_per_batch] for i in range(0, num_clusters, parts_per_batch)]
+    if fixed:
+        groups = [groups[i] for i in addressed.permutation(len(groups), seed, _TURNS, epoch)]
+    members = nodes.tensor_split(ends[:-1])
+
+    def build() -> Iterator[Batch]:
+        for group in groups:
+            batch = graph.batch(torch.cat([members[i] for i in group]), num_clusters / len(group))
+            batch.block(norm)
+            yield batch
+
+    return build()
+
+
+def prefetch(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next one made in a background thread while the current one is used.
+
+    >>> list(prefetch(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="lmc-prefetch") as background:
+        end = object()
+        following = background.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = background.submit(next, items, end)
+            yield item  # type: ignore[misc]
+
+
+class Reserved(NamedTuple):
+    """The share of the adjacency's entries that take part in each direction, from 0 to 1."""
+
+    forward: float
+    backward: float
+
+
+def reserved_messages(graph: Graph, clusters: Any, parts_per_batch: int = 1) -> dict[str, Reserved]:
+    """The share of messages, self-loops included, that each method keeps: the paper's memory table.
+
+    The mean over all random groups, in closed form: a message within a cluster is always inside its
+    batch, one between two clusters as often as these two meet.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=200)
+    >>> shares = lmc.reserved_messages(graph, lmc.partition(graph, parts=8), parts_per_batch=8)
+    >>> shares["ClusterGCN"]
+    Reserved(forward=1.0, backward=1.0)
+    """
+    _, ends = _nodes_by_cluster(graph, clusters)
+    _check_parts_per_batch(parts_per_batch)
+    of_node = check.tensor("clusters", clusters)
+    adjacency = normalize(graph, "gcn")
+    same_cluster = of_node[adjacency.row_ids()] == of_node[adjacency.indices]
+    within = float(same_cluster.double().mean())
+    inside = within + (1 - within) * _chance_to_meet(len(ends), parts_per_batch)
+    return {
+        "ClusterGCN": Reserved(inside, inside),
+        "GAS": Reserved(1.0, inside),
+        "LMC": Reserved(1.0, 1.0),
+    }
+
+
+def _chance_to_meet(num_clusters: int, parts_per_batch: int) -> float:
+    """How likely two given clusters are in the same group."""
+    full, last = divmod(num_clusters, parts_per_batch)
+    pairs = full * parts_per_batch * (parts_per_batch - 1) + last * (last - 1)
+    return pairs / max(1, num_clusters * (num_clusters - 1))
+
+
+def _check_parts_per_batch(parts_per_batch: int) -> None:
+    if parts_per_batch < 1:
+        raise ArgumentError(f"parts_per_batch={parts_per_batch}: must be 1 or more")
+
+
+def _nodes_by_cluster(graph: Graph, clusters: Any) -> tuple[Tensor, list[int]]:
+    """(nodes,) node ids, cluster after cluster, and where each cluster that is not empty ends."""
+    of_node = check.tensor("clusters", clusters)
+    if of_node.shape != (graph.num_nodes,):
+        rule = f"must be ({graph.num_nodes},), one per node"
+        raise GraphError(f"clusters has shape {tuple(of_node.shape)}: {rule}")
+    check.check_ids("clusters", of_node, graph.num_nodes)
+    sizes = torch.unique(of_node, return_counts=True)[1]
+    return of_node.argsort(stable=True), sizes.cumsum(0).tolist()

@@ -1,0 +1,121 @@
+"""Named graphs and graph files."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lmc import addressed, published, storage
+from lmc.errors import DatasetError, GraphError
+from lmc.graph import MASKS, Graph
+from lmc.synthetic import synthetic
+
+KNOWN_FILES = ("amazon_photo", "arxiv", "citeseer", "cora", "flickr-graph", "pubmed")
+
+
+def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
+    """A graph by name or by path.
+
+    - `"synthetic"`: `lmc.synthetic()`, which needs no file.
+    - `"ogbn-arxiv"`, `"ogbn-products"`, `"flickr"`, `"reddit"`, `"ppi"`: through the loaders of OGB
+      and PyG, downloaded where they are missing.
+    - any other name, such as `"cora"`: the file `cora.npz` or the folder `cora` (from `Graph.save`).
+    - the path of such a file or folder.
+
+    Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder.
+
+    A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), `y`, features as dense `x` or as
+    CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`) or none, perhaps `edge_weight`, and perhaps
+    `train_mask`, `val_mask` and `test_mask`. Without masks 60 % of the nodes train, 20 % validate and
+    20 % test, at random and always the same ones.
+
+    >>> load("synthetic").num_classes
+    10
+    """
+    name = str(name_or_path)
+    if name == "synthetic":
+        return synthetic()
+    if name in published.LOADERS:
+        return published.load(name, places(root))
+    for candidate in _candidates(name, root):
+        if (candidate / storage.HEADER).is_file():
+            return Graph.open(candidate)
+        if candidate.suffix == ".npz" and candidate.is_file():
+            return read_npz(candidate)
+    raise DatasetError(_not_found(name, root))
+
+
+def places(root: str | Path | None) -> list[Path]:
+    """Where files are looked for, in this order."""
+    given = [root, os.environ.get("LMC_DATA"), "data"]
+    return [Path(place) for place in given if place]
+
+
+def _candidates(name: str, root: str | Path | None) -> list[Path]:
+    by_name = [p for place in places(root) for p in (place / f"{name}.npz", place / name)]
+    is_path = Path(name).name != name or name.endswith(".npz")
+    return [Path(name)] if is_path else [*by_name, Path(name)]
+
+
+def _not_found(name: str, root: str | Path | None) -> str:
+    if Path(name).name != name or name.endswith(".npz"):
+        return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
+    names = ["synthetic", *published.LOADERS, *KNOWN_FILES]
+    near = difflib.get_close_matches(name, names, n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near and name not in names else ""
+    looked = ", ".join(str(place / f"{name}.npz") for place in places(root))
+    return f"data set {name!r} is missing: {hint}Looked for {looked}; root= or LMC_DATA name other folders"
+
+
+def read_npz(file: Path) -> Graph:
+    """A graph from a neutral `.npz` file; see `load` for what it holds."""
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DatasetError(f"{file}: not a readable .npz of plain arrays ({error})") from None
+    missing = [name for name in ("indptr", "indices", "y") if name not in arrays]
+    if missing:
+        raise DatasetError(f"{file}: array {missing[0]!r} is missing")
+    train, val, test = (arrays.get(name) for name in MASKS)
+    if train is None and val is None and test is None:
+        train, val, test = _random_split(len(arrays["y"]))
+    try:
+        return Graph.from_csr(
+            arrays["indptr"],
+            arrays["indices"],
+            _features(arrays),
+            arrays["y"],
+            train,
+            val,
+            test,
+            arrays.get("edge_weight"),
+        )
+    except GraphError as error:
+        raise GraphError(f"{file}: {error}") from None
+    except (KeyError, ValueError) as error:
+        raise DatasetError(f"{file}: features are not a matrix ({error})") from None
+
+
+def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
+    """Dense features, from dense or sparse ones."""
+    if "x_indptr" not in arrays:
+        return arrays.get("x")
+    entries = (arrays["x_data"], arrays["x_indices"], arrays["x_indptr"])
+    matrix = sparse.csr_array(entries, shape=tuple(arrays["x_shape"]))
+    matrix.check_format(full_check=True)
+    return np.asarray(matrix.toarray())
+
+
+def _random_split(num_nodes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    turn = addressed.permutation(num_nodes, 0)
+    train, val = num_nodes * 6 // 10, num_nodes * 8 // 10
+    return turn < train, (turn >= train) & (turn < val), turn >= val

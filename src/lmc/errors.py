@@ -1,0 +1,17 @@
+"""What `lmc` raises on a user's mistake: always one line that names the input, the value and the rule."""
+
+
+class LMCError(Exception):
+    """Base of every error that `lmc` raises on purpose."""
+
+
+class GraphError(LMCError, ValueError):
+    """An array that does not describe a graph, or a node set that is not in it."""
+
+
+class DatasetError(LMCError, ValueError):
+    """A data set that has no such name, is not where it should be, or cannot be read."""
+
+
+class ArgumentError(LMCError, ValueError):
+    """An option outside its range or unknown by name."""

@@ -1,0 +1,387 @@
+"""Graph: adjacency in CSR, features, labels and split; validated once, at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from lmc import storage
+from lmc import validation as check
+from lmc.errors import ArgumentError, GraphError
+from lmc.sparse import CSR, index_dtype
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from lmc.batch import Batch
+
+Role = Literal["train", "val", "test"]
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+class Graph:
+    """One graph with its features, labels and split, on the CPU and not to be changed.
+
+    What PyG computes on the same `edge_index` is what `lmc` computes:
+
+    - an edge (j, i) carries a message from its source j to its target i;
+    - repeated edges are merged, and their weights (1 where there are none) add up;
+    - self-loops are kept as the messages that they are; the `"gcn"` normalisation adds one only where
+      it is missing. Wherever neighbours are counted, a node is not its own neighbour;
+    - a node without edges is a node like any other.
+
+    Labels are one of three kinds (`task`): integer classes (`"multiclass"`), a matrix of zeros and ones
+    (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is in no mask, or if
+    its class is -1 (in a multi-label matrix: its row); a mask loses its unlabelled nodes.
+
+    Args:
+        edge_index: (2, edges) node ids, sources above targets.
+        x: (nodes, features) finite; kept as float64, or as float32. None for no features.
+        y: (nodes,) or (nodes, columns) labels.
+        train_mask: (nodes,) bool with at least one labelled node.
+        val_mask: (nodes,) bool, or None for no such node.
+        test_mask: (nodes,) bool, or None for no such node.
+        edge_weight: (edges,) finite, or None.
+        task: the labels' kind; None takes it from their type and shape.
+        num_classes: None for as many as occur.
+
+    Raises:
+        GraphError: one line that names the array, the first offending place, and the rule.
+
+    >>> path = Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
+    >>> path
+    Graph(3 nodes, 4 edges, 3 features, 2 classes, undirected)
+    >>> path.adjacency.to_dense().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+
+    adjacency: CSR
+    """(nodes, nodes), row i: the sources of the messages that node i receives."""
+    x: Tensor
+    """(nodes, features) float32 or float64."""
+    y: Tensor
+    """(nodes,) int64 classes, or (nodes,) or (nodes, columns) floating point."""
+    train_mask: Tensor
+    val_mask: Tensor
+    test_mask: Tensor
+    task: check.Task
+    num_classes: int
+    """The width of a prediction: classes, labels, or targets."""
+
+    def __init__(
+        self,
+        edge_index: Any,
+        x: Any,
+        y: Any,
+        train_mask: Any,
+        val_mask: Any = None,
+        test_mask: Any = None,
+        edge_weight: Any = None,
+        *,
+        task: check.Task | None = None,
+        num_classes: int | None = None,
+    ) -> None:
+        y = check.tensor("y", y)
+        edge_index = check.tensor("edge_index", edge_index)
+        if edge_index.numel() == 0:
+            edge_index = edge_index.reshape(2, 0).long()
+        num_nodes = _count_nodes(x, y)
+        check.check_edge_index(edge_index, num_nodes)
+        weight = _weight(edge_weight, edge_index.shape[1])
+        source, target = edge_index.to(index_dtype(num_nodes)).numpy()
+        values = np.ones(len(source), np.float32) if weight is None else weight.numpy()
+        edges = sparse.coo_array((values, (target, source)), shape=(num_nodes, num_nodes))
+        self.adjacency = _merged(edges, weighted=weight is not None)
+        self._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
+
+    @classmethod
+    def from_csr(
+        cls,
+        indptr: Any,
+        indices: Any,
+        x: Any,
+        y: Any,
+        train_mask: Any,
+        val_mask: Any = None,
+        test_mask: Any = None,
+        edge_weight: Any = None,
+        *,
+        task: check.Task | None = None,
+        num_classes: int | None = None,
+    ) -> Graph:
+        """The same from rows of in-neighbours: node i receives from `indices[indptr[i]:indptr[i+1]]`.
+
+        >>> Graph.from_csr([0, 1, 2], [1, 0], torch.eye(2), [0, 1], [True, True])
+        Graph(2 nodes, 2 edges, 2 features, 2 classes, undirected)
+        """
+        y = check.tensor("y", y)
+        indptr, indices = check.tensor("indptr", indptr), check.tensor("indices", indices)
+        indices = indices if indices.numel() else indices.long()
+        num_nodes = _count_nodes(x, y)
+        check.check_csr(indptr, indices, num_nodes)
+        index = index_dtype(max(num_nodes, indices.numel()))
+        weight = _weight(edge_weight, indices.numel())
+        adjacency = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
+        graph = cls.__new__(cls)
+        # What is in order already is taken as it is: on disk it stays there.
+        in_order = adjacency.is_canonical()
+        graph.adjacency = (
+            adjacency if in_order else _merged(adjacency.to_scipy(), weighted=weight is not None)
+        )
+        graph._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
+        return graph
+
+    def _set_nodes(
+        self,
+        x: Any,
+        y: Tensor,
+        masks: Iterable[Any],
+        task: check.Task | None,
+        num_classes: int | None,
+    ) -> None:
+        num_nodes = self.num_nodes
+        x = torch.empty(num_nodes, 0) if x is None else check.tensor("x", x)
+        self.x = check.check_features(x, num_nodes)
+        given = {name: _mask(name, mask, num_nodes) for name, mask in zip(MASKS, masks, strict=True)}
+        check.check_masks(given, num_nodes)
+        in_a_mask = torch.stack(list(given.values())).any(dim=0)
+        self.y, self.task, self.num_classes = check.check_labels(y, in_a_mask, task, num_classes)
+        labelled = ~check.unlabelled(self.y, self.task)
+        self.train_mask, self.val_mask, self.test_mask = (m & labelled for m in given.values())
+        check.check_train_mask(self.train_mask)
+
+    # -- PyG in, PyG out -------------------------------------------------------------------------
+
+    @classmethod
+    def from_pyg(cls, data: Data) -> Graph:
+        """From `torch_geometric.data.Data`: x, y, edge_index, edge_weight and the three masks.
+
+        >>> from torch_geometric.data import Data
+        >>> data = Data(torch.ones(2, 1), torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
+        >>> data.train_mask = torch.tensor([True, True])
+        >>> Graph.from_pyg(data)
+        Graph(2 nodes, 1 edges, 1 features, 2 classes, directed)
+        """
+        return cls.from_pyg_list([data])
+
+    @classmethod
+    def from_pyg_list(cls, graphs: Sequence[Data], roles: Sequence[Role] | None = None) -> Graph:
+        """The disjoint union of several PyG graphs, such as the 24 of PPI.
+
+        Args:
+            graphs: one `Data` each; node ids of the union count through them in order.
+            roles: the split that each graph belongs to as a whole; None keeps each graph's own masks.
+
+        >>> from torch_geometric.data import Data
+        >>> one = Data(torch.ones(2, 1), torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
+        >>> both = Graph.from_pyg_list([one, one], roles=["train", "test"])
+        >>> both.to_pyg().edge_index.tolist(), both.test_mask.tolist()
+        ([[0, 2], [1, 3]], [False, False, True, True])
+        """
+        if not graphs:
+            raise GraphError("graphs has length 0: a union needs one or more")
+        if roles is not None and len(roles) != len(graphs):
+            raise GraphError(f"roles has length {len(roles)}: must be {len(graphs)}, one per graph")
+        for i, data in enumerate(graphs):
+            for name in ("edge_index", "y"):
+                if getattr(data, name, None) is None:
+                    raise GraphError(f"graphs[{i}].{name} = None: a graph needs it")
+        sizes = [int(data.num_nodes or 0) for data in graphs]
+        starts = np.cumsum([0, *sizes[:-1]]).tolist()
+        for data, size in zip(graphs, sizes, strict=True):
+            check.check_edge_index(data.edge_index, size)
+        train, val, test = _masks_of(graphs, sizes) if roles is None else _masks_of_roles(roles, sizes)
+        edges = [data.edge_index + start for data, start in zip(graphs, starts, strict=True)]
+        return cls(
+            torch.cat(edges, dim=1),
+            _concatenated("x", graphs),
+            _concatenated("y", graphs),
+            train,
+            val,
+            test,
+            _concatenated("edge_weight", graphs),
+        )
+
+    def to_pyg(self) -> Data:
+        """`torch_geometric.data.Data` with the merged edges, ordered by target; the rest as it is."""
+        from torch_geometric.data import Data  # half the time of `import lmc`, for a few users of it
+
+        edge_index = torch.stack([self.adjacency.indices, self.adjacency.row_ids()]).long()
+        data = Data(x=self.x, edge_index=edge_index, y=self.y)
+        data.train_mask, data.val_mask, data.test_mask = (getattr(self, name) for name in MASKS)
+        if self.edge_weight is not None:
+            data.edge_weight = self.edge_weight
+        return data
+
+    # -- a folder on disk ------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write a folder: `graph.json` and one `.npy` per array.
+
+        It appears whole or not at all; a graph that is there already is replaced.
+        """
+        arrays = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
+        arrays |= {name: getattr(self, name) for name in ("x", "y", *MASKS)}
+        if self.edge_weight is not None:
+            arrays["edge_weight"] = self.edge_weight
+        about = {"task": self.task, "num_classes": self.num_classes}
+        storage.save(Path(path), about, {name: array.numpy() for name, array in arrays.items()})
+
+    @classmethod
+    def open(cls, path: str | Path) -> Graph:
+        """Open a folder that `save` wrote; the arrays stay on disk, memory-mapped, until they are read.
+
+        >>> import tempfile
+        >>> graph = Graph([[0], [1]], torch.ones(2, 1), [0, 1], [True, True])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     graph.save(f"{folder}/pair")
+        ...     Graph.open(f"{folder}/pair")
+        Graph(2 nodes, 1 edges, 1 features, 2 classes, directed)
+        """
+        about, arrays = storage.open_folder(Path(path))
+        try:
+            return cls.from_csr(**arrays, task=about["task"], num_classes=about["num_classes"])
+        except (GraphError, ArgumentError) as error:
+            raise GraphError(f"{path}: {error}") from None
+        except (KeyError, TypeError) as error:
+            raise GraphError(f"{path}: not a graph folder ({error})") from None
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are."""
+        return self.adjacency.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """How many messages one aggregation sends: an undirected edge counts twice."""
+        return self.adjacency.num_entries
+
+    @property
+    def num_features(self) -> int:
+        """The width of `x`."""
+        return self.x.shape[1]
+
+    @property
+    def edge_weight(self) -> Tensor | None:
+        """(edges,) in the order of `adjacency`, or None where every weight is one."""
+        return self.adjacency.values
+
+    @cached_property
+    def transposed(self) -> CSR:
+        """(nodes, nodes), row j: the targets of node j's messages; `adjacency` itself if undirected."""
+        transposed = self.adjacency.transpose()
+        return self.adjacency if transposed.equal(self.adjacency) else transposed
+
+    @property
+    def is_undirected(self) -> bool:
+        """Whether every edge has its reverse, with the same weight."""
+        return self.transposed is self.adjacency
+
+    @cached_property
+    def neighbours(self) -> CSR:
+        """(nodes, nodes), row i: the other nodes that send to i or receive from it."""
+        if self.is_undirected:
+            pattern = self.adjacency.without_diagonal()
+        else:
+            either = _ones(self.adjacency).to_scipy() + _ones(self.transposed).to_scipy()
+            pattern = CSR.from_scipy(either).without_diagonal()
+        return _ones(pattern)
+
+    def batch(self, nodes: Any, scale: float = 1.0) -> Batch:
+        """The batch of any node set.
+
+        Args:
+            nodes: (batch,) the graph's own node ids, each once, in any order.
+            scale: what an estimate over these nodes is multiplied by to stand for all.
+
+        >>> path = Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
+        >>> batch = path.batch([0], scale=3.0)
+        >>> batch.nodes.tolist(), batch.halo.tolist()
+        ([0], [1])
+        """
+        from lmc.batch import Batch
+
+        return Batch.of(self, nodes, scale)
+
+    def __repr__(self) -> str:
+        kind = "undirected" if self.is_undirected else "directed"
+        width = "targets" if self.task == "regression" else "classes"
+        counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges"
+        sizes = f"{self.num_features:,} features, {self.num_classes:,} {width}"
+        return f"Graph({counts}, {sizes}, {kind})"
+
+
+def _count_nodes(x: Any, y: Tensor) -> int:
+    if x is None:
+        return y.shape[0] if y.ndim else 0
+    shape = tuple(check.tensor("x", x).shape)
+    if len(shape) != 2 or shape[0] == 0:
+        raise GraphError(f"x has shape {shape}: must be (nodes, features) with a node or more")
+    return shape[0]
+
+
+def _weight(edge_weight: Any, num_edges: int) -> Tensor | None:
+    if edge_weight is None:
+        return None
+    return check.check_edge_weight(check.tensor("edge_weight", edge_weight), num_edges)
+
+
+def _merged(edges: sparse.sparray, *, weighted: bool) -> CSR:
+    """CSR of edges whose repetitions are added up; without values if every weight turns out to be 1."""
+    merged = CSR.from_scipy(edges)
+    return merged if weighted or merged.num_entries < edges.nnz else _ones(merged)
+
+
+def _ones(matrix: CSR) -> CSR:
+    """The pattern of a matrix: every value one."""
+    return CSR(matrix.indptr, matrix.indices, None, matrix.num_cols)
+
+
+def _mask(name: str, mask: Any, num_nodes: int) -> Tensor:
+    if mask is None:
+        return torch.zeros(num_nodes, dtype=torch.bool)
+    return check.tensor(name, mask)
+
+
+def _concatenated(name: str, graphs: Sequence[Data]) -> Tensor | None:
+    """An array of every graph, one after the other; None where no graph has it."""
+    arrays: list[Any] = [getattr(data, name, None) for data in graphs]
+    missing = [i for i, array in enumerate(arrays) if array is None]
+    if len(missing) == len(arrays):
+        return None
+    if missing:
+        raise GraphError(f"graphs[{missing[0]}].{name} = None: other graphs of the union have it")
+    widths = [array.shape[1:] for array in arrays]
+    for i, width in enumerate(widths):
+        if width != widths[0]:
+            shape = tuple(arrays[i].shape)
+            raise GraphError(f"graphs[{i}].{name} has shape {shape}: graphs[0] differs in columns")
+    return torch.cat(arrays)
+
+
+def _masks_of(graphs: Sequence[Data], sizes: Sequence[int]) -> list[Tensor]:
+    """Every graph's own masks, one after the other; a graph without one has no such node."""
+    columns = []
+    for name in MASKS:
+        parts = [_mask(name, getattr(data, name, None), n) for data, n in zip(graphs, sizes, strict=True)]
+        columns.append(torch.cat(parts))
+    return columns
+
+
+def _masks_of_roles(roles: Sequence[Role], sizes: Sequence[int]) -> list[Tensor]:
+    """One mask per role: the nodes of the graphs that play it."""
+    known = get_args(Role)
+    for i, role in enumerate(roles):
+        if role not in known:
+            raise GraphError(f"roles[{i}] = {role!r}: must be one of {', '.join(known)}")
+    of_node = torch.tensor([known.index(role) for role in roles]).repeat_interleave(torch.tensor(sizes))
+    return [of_node == i for i in range(len(known))]

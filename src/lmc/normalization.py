@@ -1,0 +1,99 @@
+"""Normalised adjacencies: the weights with which messages are added up."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from lmc.errors import ArgumentError, GraphError
+from lmc.graph import Graph
+from lmc.sparse import CSR
+
+Norm = Literal["gcn", "mean", "sum"]
+
+_cache: WeakKeyDictionary[Graph, dict[tuple[Norm, bool], CSR]] = WeakKeyDictionary()
+
+
+def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
+    """The normalised adjacency of the whole graph, in the type of its features; computed once.
+
+    - `"gcn"`: D^-1/2 (A + I) D^-1/2, where a self-loop that is there already stands for that of I
+      and D is the sum of a row of A + I;
+    - `"mean"`: D^-1 A, with D the sum of a row of A;
+    - `"sum"`: A.
+
+    A row or column whose sum is zero becomes zero.
+
+    >>> pair = Graph([[0, 1], [1, 0]], torch.ones(2, 1), [0, 1], [True, True])
+    >>> normalize(pair, "gcn").to_dense().tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    """
+    known = _cache.setdefault(graph, {})
+    if (norm, False) not in known:
+        known[norm, False] = normalized(graph.adjacency, norm, graph.x.dtype)
+    return known[norm, False]
+
+
+def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
+    """The transpose of `normalize`, along which derivatives travel; the same object where it is equal.
+
+    >>> pair = Graph([[0, 1], [1, 0]], torch.ones(2, 1), [0, 1], [True, True])
+    >>> normalize_transposed(pair) is normalize(pair)
+    True
+    """
+    known = _cache.setdefault(graph, {})
+    if (norm, True) not in known:
+        forward = normalize(graph, norm)
+        transposed = forward.transpose()
+        known[norm, True] = forward if transposed.equal(forward) else transposed
+    return known[norm, True]
+
+
+def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
+    """The normalised form of any square adjacency; see `normalize`."""
+    if norm not in get_args(Norm):
+        raise ArgumentError(f"norm={norm!r}: must be one of {', '.join(get_args(Norm))}")
+    if norm == "gcn":
+        adjacency = _with_self_loops(adjacency)
+    values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
+    if norm != "sum":
+        degree = adjacency.row_sums()
+        negative = degree < 0
+        if bool(negative.any()):
+            i = int(negative.nonzero()[0, 0])
+            rule = f"norm={norm!r} needs sums of zero or more"
+            raise GraphError(f"edge_weight: the weights into node {i} sum to {degree[i]}; {rule}")
+        power = degree.pow(-0.5 if norm == "gcn" else -1.0)
+        power[degree == 0] = 0.0
+        factor = power[adjacency.row_ids()]
+        if norm == "gcn":
+            factor = factor * power[adjacency.indices]  # first, so that A stays exactly symmetric
+        values = values * factor
+    return CSR(adjacency.indptr, adjacency.indices, values.to(dtype), adjacency.num_cols)
+
+
+def _ones_like(matrix: CSR) -> Tensor:
+    return torch.ones(matrix.num_entries, dtype=torch.float64)
+
+
+def _with_self_loops(a: CSR) -> CSR:
+    """A with a diagonal entry 1 in every row that has none, columns kept in order."""
+    rows, index = a.row_ids(), a.indptr.dtype
+    lacks = torch.ones(a.shape[0], dtype=index)
+    lacks[rows[a.indices == rows]] = 0
+    added_before = torch.zeros(a.shape[0] + 1, dtype=index)
+    torch.cumsum(lacks, 0, out=added_before[1:])
+    indptr = a.indptr + added_before
+    # An entry moves by the loops of the rows above, and by its own row's loop if that comes first.
+    entry = torch.arange(a.num_entries, dtype=index) + added_before[rows]
+    entry += torch.where(a.indices > rows, lacks[rows], 0)
+    indices = torch.repeat_interleave(torch.arange(a.shape[0], dtype=index), indptr.diff())
+    indices[entry] = a.indices
+    if a.values is None:
+        return CSR(indptr, indices, None, a.num_cols)
+    values = torch.ones(indices.numel(), dtype=a.values.dtype)
+    values[entry] = a.values
+    return CSR(indptr, indices, values, a.num_cols)

@@ -1,0 +1,146 @@
+"""CSR: the one sparse matrix of the library, as three tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+
+def index_dtype(largest: int) -> torch.dtype:
+    """int32 where it can hold `largest`, else int64: indices are what sparse kernels read most."""
+    return torch.int32 if largest <= torch.iinfo(torch.int32).max else torch.int64
+
+
+@dataclass(frozen=True, eq=False)
+class CSR:
+    """A sparse matrix in compressed rows.
+
+    Row `i` has the columns `indices[indptr[i]:indptr[i + 1]]`, with the values at the same places.
+
+    Attributes:
+        indptr: (rows + 1,) int32 or int64.
+        indices: (entries,) of the same type.
+        values: (entries,) floating point, or None where every value is one.
+        num_cols: the number of columns.
+
+    >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), torch.tensor([1.0, 2.0, 3.0]), 3)
+    >>> a.shape, a.to_dense().tolist()
+    ((2, 3), [[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    >>> a.rows(torch.tensor([1])).to_dense().tolist()
+    [[0.0, 3.0, 0.0]]
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    values: Tensor | None
+    num_cols: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.indptr.numel() - 1, self.num_cols
+
+    @property
+    def num_entries(self) -> int:
+        """How many entries are stored; an explicit zero counts."""
+        return self.indices.numel()
+
+    def row_lengths(self) -> Tensor:
+        """(rows,) how many entries each row has."""
+        return self.indptr.diff()
+
+    def row_ids(self) -> Tensor:
+        """(entries,) the row of every entry, in the order of storage."""
+        rows = torch.arange(self.shape[0], dtype=self.indices.dtype)
+        return rows.repeat_interleave(self.row_lengths(), output_size=self.num_entries)
+
+    def rows(self, rows: Tensor) -> CSR:
+        """The matrix of these rows, in this order; reads nothing but them."""
+        start = self.indptr[rows]
+        length = self.indptr[rows + 1] - start
+        indptr = _offsets(length)
+        shift = (start - indptr[:-1]).repeat_interleave(length)
+        where = torch.arange(shift.numel(), dtype=shift.dtype) + shift
+        values = None if self.values is None else self.values[where]
+        return CSR(indptr, self.indices[where], values, self.num_cols)
+
+    def keep(self, mask: Tensor) -> CSR:
+        """The matrix of the entries where `mask` (entries,) is True."""
+        before = torch.zeros(self.num_entries + 1, dtype=self.indptr.dtype)
+        torch.cumsum(mask, 0, out=before[1:])
+        values = None if self.values is None else self.values[mask]
+        return CSR(before[self.indptr], self.indices[mask], values, self.num_cols)
+
+    def relabel(self, indices: Tensor, num_cols: int) -> CSR:
+        """The same entries under other column numbers."""
+        return CSR(self.indptr, indices.to(self.indices.dtype), self.values, num_cols)
+
+    def without_diagonal(self) -> CSR:
+        """The matrix without its diagonal entries; itself where it has none."""
+        off_diagonal = self.indices != self.row_ids()
+        return self if bool(off_diagonal.all()) else self.keep(off_diagonal)
+
+    def row_sums(self) -> Tensor:
+        """(rows,) float64 sums of the values of each row."""
+        if self.values is None:
+            return self.row_lengths().double()
+        sums = torch.zeros(self.shape[0], dtype=torch.float64)
+        return sums.index_add_(0, self.row_ids(), self.values.double())
+
+    def transpose(self) -> CSR:
+        """The transposed matrix."""
+        return CSR.from_scipy(self.to_scipy().T, unweighted=self.values is None)
+
+    def equal(self, other: CSR) -> bool:
+        """Whether both store the very same entries."""
+        if self.shape != other.shape or (self.values is None) != (other.values is None):
+            return False
+        return (
+            torch.equal(self.indptr, other.indptr)
+            and torch.equal(self.indices, other.indices)
+            and (self.values is None or torch.equal(self.values, other.values))  # type: ignore[arg-type]
+        )
+
+    def is_canonical(self) -> bool:
+        """Whether the columns of every row rise strictly."""
+        rising = self.indices.diff() > 0
+        starts = self.indptr[1:-1]
+        starts = starts[(starts > 0) & (starts < self.num_entries)]
+        rising[starts - 1] = True
+        return bool(rising.all())
+
+    def to_dense(self) -> Tensor:
+        """(rows, columns) dense, in the type of the values: for small matrices and for tests."""
+        values = torch.ones(self.num_entries) if self.values is None else self.values
+        dense = torch.zeros(self.shape, dtype=values.dtype)
+        return dense.index_put_((self.row_ids().long(), self.indices.long()), values, True)
+
+    def to_scipy(self) -> sparse.csr_array:
+        """The same matrix for scipy, sharing memory."""
+        values = torch.ones(self.num_entries) if self.values is None else self.values
+        arrays = (values.numpy(), self.indices.numpy(), self.indptr.numpy())
+        return sparse.csr_array(arrays, shape=self.shape)
+
+    @staticmethod
+    def from_scipy(matrix: sparse.sparray, *, unweighted: bool = False) -> CSR:
+        """From any scipy matrix: columns sorted within rows, repeated entries added up."""
+        csr = sparse.csr_array(matrix, copy=True)
+        csr.sum_duplicates()
+        index = index_dtype(max(csr.nnz, *csr.shape))
+        return CSR(
+            torch.from_numpy(np.asarray(csr.indptr)).to(index),
+            torch.from_numpy(np.asarray(csr.indices)).to(index),
+            None if unweighted else torch.from_numpy(csr.data),
+            int(csr.shape[1]),
+        )
+
+
+def _offsets(lengths: Tensor) -> Tensor:
+    """(n + 1,) where each of n consecutive runs starts, and where the last ends."""
+    offsets = torch.zeros(lengths.numel() + 1, dtype=lengths.dtype)
+    torch.cumsum(lengths, 0, out=offsets[1:])
+    return offsets

@@ -1,0 +1,43 @@
+"""Where the tests find real graphs, and a cache of their own."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+import lmc
+
+# Two workers on two cores: one thread each.
+torch.set_num_threads(1)
+
+settings.register_profile("lmc", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lmc")
+
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+if "LMC_DATA" not in os.environ and BESIDE.is_dir():
+    os.environ["LMC_DATA"] = str(BESIDE)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory):
+    os.environ["LMC_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+_loaded = {}
+
+
+@pytest.fixture
+def real():
+    """A function that loads a real graph by name, or skips the test where it is missing."""
+
+    def load(name):
+        folder = os.environ.get("LMC_DATA")
+        if folder is None or not (Path(folder) / f"{name}.npz").is_file():
+            pytest.skip(f"{name}.npz is not in $LMC_DATA")
+        if name not in _loaded:
+            _loaded[name] = lmc.load(name)
+        return _loaded[name]
+
+    return load

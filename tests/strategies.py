@@ -1,0 +1,60 @@
+"""Random graphs, kept beside the plain lists that they were made from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+import lmc
+
+
+@dataclass
+class Example:
+    """A graph, and what an oracle needs to know of it: dense, with no code of the library."""
+
+    graph: lmc.Graph
+    dense: np.ndarray  # (nodes, nodes), [target, source]: summed weights
+    pattern: np.ndarray  # (nodes, nodes) bool: where there is an edge
+
+
+@st.composite
+def graphs(draw, max_nodes=12):
+    """Up to 12 nodes: directed or not, weighted or not, with self-loops, repeats and isolated nodes."""
+    n = draw(st.integers(1, max_nodes))
+    node = st.integers(0, n - 1)
+    edges = draw(st.lists(st.tuples(node, node), max_size=3 * n))
+    weights = [1.0] * len(edges)
+    is_weighted = draw(st.booleans())
+    if is_weighted:
+        # Powers of two add up exactly, whatever the order.
+        size = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])
+        weights = draw(st.lists(size, min_size=len(edges), max_size=len(edges)))
+    if not draw(st.booleans()):
+        both = [(e, w) for e, w in zip(edges, weights, strict=True)]
+        both += [((j, i), w) for (i, j), w in both if i != j]
+        edges, weights = [e for e, _ in both], [w for _, w in both]
+    dense, pattern = np.zeros((n, n)), np.zeros((n, n), dtype=bool)
+    for (source, target), weight in zip(edges, weights, strict=True):
+        dense[target, source] += weight
+        pattern[target, source] = True
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    role = torch.randint(0, 4, (n,), generator=generator)
+    role[draw(node)] = 0
+    graph = lmc.Graph(
+        np.array(edges, dtype=np.int64).reshape(-1, 2).T,
+        torch.randn(n, 3, generator=generator, dtype=torch.float64),
+        torch.randint(0, 3, (n,), generator=generator),
+        role == 0,
+        role == 1,
+        role == 2,
+        np.array(weights) if is_weighted else None,
+        num_classes=3,
+    )
+    return Example(graph, dense, pattern)
+
+
+def clusterings(example, max_clusters=5):
+    n = example.graph.num_nodes
+    clusters = st.integers(0, min(n, max_clusters) - 1)
+    return st.lists(clusters, min_size=n, max_size=n).map(torch.tensor)

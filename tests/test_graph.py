@@ -1,0 +1,266 @@
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+import lmc
+from strategies import graphs
+
+NODES = 4
+
+
+def build(**changed):
+    """A valid graph of four nodes, with some arguments changed."""
+    arguments = {
+        "edge_index": [[0, 1, 1, 2], [1, 0, 2, 1]],
+        "x": torch.arange(8.0).reshape(NODES, 2),
+        "y": [0, 1, 2, 0],
+        "train_mask": [True, False, False, False],
+        "val_mask": [False, True, False, False],
+        "test_mask": [False, False, True, False],
+    }
+    return lmc.Graph(**(arguments | changed))
+
+
+@given(graphs())
+def test_adjacency_is_the_sum_of_the_edges(example):
+    assert np.array_equal(example.graph.adjacency.to_dense().double().numpy(), example.dense)
+    assert example.graph.num_edges == example.pattern.sum()
+
+
+@given(graphs())
+def test_direction_and_neighbours(example):
+    graph, pattern = example.graph, example.pattern
+    symmetric = np.array_equal(example.dense, example.dense.T) and np.array_equal(pattern, pattern.T)
+    assert graph.is_undirected == symmetric
+    neighbours = (pattern | pattern.T) & ~np.eye(graph.num_nodes, dtype=bool)
+    assert np.array_equal(graph.neighbours.to_dense().numpy() > 0, neighbours)
+    assert np.array_equal(graph.transposed.to_dense().double().numpy(), example.dense.T)
+
+
+@given(graphs())
+def test_pyg_round_trip(example):
+    graph = example.graph
+    again = lmc.Graph.from_pyg(graph.to_pyg())
+    assert again.adjacency.equal(graph.adjacency)
+    for name in ("x", "y", "train_mask", "val_mask", "test_mask"):
+        assert torch.equal(getattr(again, name), getattr(graph, name))
+
+
+def test_indices_are_int32_where_they_fit():
+    assert build().adjacency.indices.dtype == torch.int32
+    assert build().adjacency.indptr.dtype == torch.int32
+
+
+def test_rules_for_repeated_edges_and_self_loops():
+    graph = build(edge_index=[[0, 0, 1, 2], [1, 1, 0, 2]])
+    assert graph.adjacency.to_dense()[1, 0] == 2
+    assert graph.adjacency.to_dense()[2, 2] == 1
+    assert graph.neighbours.to_dense()[2].sum() == 0
+
+
+def test_no_edges_and_isolated_nodes():
+    graph = build(edge_index=[[], []])
+    assert graph.num_edges == 0
+    assert graph.is_undirected
+    assert graph.num_nodes == NODES
+
+
+def test_features_keep_double_and_become_float_otherwise():
+    assert build(x=torch.ones(NODES, 1, dtype=torch.float64)).x.dtype == torch.float64
+    assert build(x=np.ones((NODES, 1), dtype=np.float16)).x.dtype == torch.float32
+    assert build(x=np.ones((NODES, 1), dtype=np.int64)).x.dtype == torch.float32
+    assert build(x=None).num_features == 0
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def test_kinds_of_labels():
+    assert (build().task, build().num_classes) == ("multiclass", 3)
+    several = build(y=torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]]))
+    assert (several.task, several.num_classes) == ("multilabel", 2)
+    real = build(y=torch.tensor([0.5, 1.0, 2.0, -1.0]))
+    assert (real.task, real.num_classes) == ("regression", 1)
+    assert build(y=torch.rand(NODES, 3)).task == "regression"
+    column = build(y=torch.tensor([[0], [1], [1], [0]]))
+    assert (column.task, column.y.shape) == ("multiclass", (NODES,))
+    assert build(y=torch.zeros(NODES, 2), task="regression").task == "regression"
+    assert build(num_classes=9).num_classes == 9
+
+
+def test_unlabelled_nodes_leave_their_mask():
+    masks = {"train_mask": [True, True, False, False], "val_mask": [False, False, True, True]}
+    graph = build(y=[0, -1, 1, -1], test_mask=None, **masks)
+    assert graph.train_mask.tolist() == [True, False, False, False]
+    assert graph.val_mask.tolist() == [False, False, True, False]
+    rows = torch.tensor([[0.0, 1.0], [-1.0, -1.0], [1.0, 0.0], [1.0, 1.0]])
+    assert build(y=rows, test_mask=None, **masks).train_mask.tolist() == [True, False, False, False]
+
+
+def test_targets_outside_every_mask_may_be_missing():
+    graph = build(y=torch.tensor([0.5, 1.0, 2.0, torch.nan]))
+    assert graph.task == "regression"
+
+
+# -- the door --------------------------------------------------------------------------------------
+
+NAN, INF = float("nan"), float("inf")
+
+WRONG = {
+    "edge_index[1, 2] = 4: node ids must be in 0..3": {"edge_index": [[0, 1, 1], [1, 0, 4]]},
+    "edge_index[0, 1] = -1: node ids must be in 0..3": {"edge_index": [[0, -1], [1, 0]]},
+    "edge_index has shape (3, 1): must be (2, edges)": {"edge_index": [[0], [1], [2]]},
+    "edge_index has type torch.float32: node ids must be integers": {"edge_index": [[0.0], [1.0]]},
+    "edge_weight[3] = nan: edge weights must be finite": {"edge_weight": [1, 1, 1, NAN]},
+    "edge_weight[0] = inf: edge weights must be finite": {"edge_weight": [INF, 1, 1, 1]},
+    "edge_weight has shape (2,): must be (4,)": {"edge_weight": [1.0, 2.0]},
+    "x[2, 1] = nan: features must be finite": {"x": [[0, 0], [0, 0], [0, NAN], [0, 0]]},
+    "x[0, 0] = -inf: features must be finite": {"x": [[-INF, 0], [0, 0], [0, INF], [0, 0]]},
+    "x has shape (4,): must be (nodes, features)": {"x": [0.0, 1.0, 2.0, 3.0]},
+    "x has shape (0, 2): must be (nodes, features)": {"x": torch.empty(0, 2)},
+    "x: str is not an array": {"x": "features"},
+    "x has type torch.complex64: features must be real": {"x": torch.ones(4, 1) * 1j},
+    "y[3] = 7: classes must be in 0..2": {"y": [0, 1, 2, 7], "num_classes": 3},
+    "y[1] = -2: classes must be in": {"y": [0, -2, 1, 1]},
+    "y has shape (3,): must be (4,)": {"y": [0, 1, 1]},
+    "y[0, 1] = 0.5: multi-label entries must be 0 or 1": {
+        "y": [[0, 0.5], [1, 1], [1, 0], [0, 0]],
+        "task": "multilabel",
+    },
+    "y[0] = inf: targets in a mask must be finite": {"y": [INF, 1.0, 2.0, 3.0]},
+    "y has type torch.float32: classes must be integers": {"y": [0.0, 1, 1, 0], "task": "multiclass"},
+    "train_mask has shape (3,): must be (4,)": {"train_mask": [True, False, False]},
+    "val_mask has type torch.int64: masks must be bool": {"val_mask": [0, 1, 0, 0]},
+    "test_mask[1] = True: the node is in val_mask": {"test_mask": [False, True, False, False]},
+    "val_mask[0] = True: the node is in train_mask": {"val_mask": [True, False, False, False]},
+    "train_mask has no labelled node among 4": {"train_mask": [False] * 4},
+    "train_mask has no labelled node": {"y": [-1, 1, 2, 0]},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_the_door_names_array_place_value_and_rule(message):
+    with pytest.raises(lmc.GraphError) as caught:
+        build(**WRONG[message])
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_task():
+    with pytest.raises(lmc.ArgumentError, match="task='ranking': must be one of multiclass"):
+        build(task="ranking")
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "message"),
+    [
+        ([1, 1, 2, 3, 4], [0, 1, 2, 3], "indptr[0] = 1: offsets must start at 0"),
+        ([0, 2, 1, 3, 4], [0, 1, 2, 3], "indptr[2] = 1: offsets must not fall"),
+        ([0, 1, 2, 3, 5], [0, 1, 2, 3], "indptr[4] = 5: offsets must end at the number of indices, 4"),
+        ([0, 1, 2], [0, 1], "indptr has shape (3,): must be (5,)"),
+        ([0, 1, 2, 3, 4], [0, 1, 9, 3], "indices[2] = 9: node ids must be in 0..3"),
+        ([0, 0, 0, 0, 1], [[0]], "indices has shape (1, 1): must be (edges,)"),
+    ],
+)
+def test_the_door_for_csr(indptr, indices, message):
+    with pytest.raises(lmc.GraphError) as caught:
+        lmc.Graph.from_csr(indptr, indices, torch.ones(4, 1), [0, 1, 1, 0], [True] * 4)
+    assert str(caught.value).startswith(message)
+
+
+@given(graphs(), st.randoms())
+def test_csr_rows_in_any_order(example, random):
+    """Columns of a row may come in any order and repeated; the graph is the same."""
+    adjacency = example.graph.adjacency
+    indices, weights, indptr = [], [], [0]
+    for i in range(example.graph.num_nodes):
+        row = adjacency.rows(torch.tensor([i]))
+        values = [1.0] * row.num_entries if row.values is None else row.values.tolist()
+        entries = list(zip(row.indices.tolist(), values, strict=True))
+        entries = [(j, w / 2) for j, w in entries * 2]
+        random.shuffle(entries)
+        indices += [j for j, _ in entries]
+        weights += [w for _, w in entries]
+        indptr.append(len(indices))
+    g = example.graph
+    again = lmc.Graph.from_csr(indptr, indices, g.x, g.y, g.train_mask, edge_weight=np.array(weights))
+    assert np.array_equal(again.adjacency.to_dense().numpy(), example.dense)
+    assert again.num_edges == g.num_edges
+
+
+def test_three_million_edges_pass_the_door():
+    """The work is vectorised: a Python loop over edges would take minutes, and time out in CI."""
+    n, edges = 200_000, 3_000_000
+    rng = np.random.default_rng(0)
+    edge_index, x = rng.integers(0, n, (2, edges)), np.ones((n, 8), np.float32)
+    start = time.perf_counter()
+    graph = lmc.Graph(edge_index, x, np.zeros(n, np.int64), np.ones(n, bool))
+    print(f"{time.perf_counter() - start:.2f} s")
+    assert graph.num_edges <= edges
+
+
+# -- several graphs as one -------------------------------------------------------------------------
+
+
+def piece(n, weight=None):
+    path = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
+    data = Data(torch.full((n, 2), float(n)), path, y=torch.arange(n) % 2)
+    if weight is not None:
+        data.edge_weight = torch.full((n - 1,), weight)
+    return data
+
+
+def test_union_keeps_graphs_apart_and_roles():
+    union = lmc.Graph.from_pyg_list([piece(2, 0.5), piece(3, 2.0)], roles=["train", "val"])
+    expected = torch.block_diag(*(g.adjacency.to_dense() for g in map(alone, [(2, 0.5), (3, 2.0)])))
+    assert torch.equal(union.adjacency.to_dense(), expected)
+    assert union.train_mask.tolist() == [True, True, False, False, False]
+    assert union.val_mask.tolist() == [False, False, True, True, True]
+    assert union.x[:, 0].tolist() == [2, 2, 3, 3, 3]
+
+
+def alone(arguments):
+    return lmc.Graph.from_pyg_list([piece(*arguments)], roles=["train"])
+
+
+def test_union_keeps_masks():
+    first, second = piece(2), piece(3)
+    first.train_mask = torch.tensor([True, False])
+    second.test_mask = torch.tensor([False, False, True])
+    union = lmc.Graph.from_pyg_list([first, second])
+    assert union.train_mask.nonzero().flatten().tolist() == [0]
+    assert union.test_mask.nonzero().flatten().tolist() == [4]
+
+
+def test_union_of_isolated_graphs_without_edges():
+    lonely = Data(torch.ones(2, 2), torch.empty(2, 0, dtype=torch.long), y=torch.tensor([0, 1]))
+    union = lmc.Graph.from_pyg_list([lonely, piece(2)], roles=["test", "train"])
+    assert union.num_edges == 1
+
+
+@pytest.mark.parametrize(
+    ("graphs_", "roles", "message"),
+    [
+        ([], None, "graphs has length 0"),
+        ([piece(2)], ["train", "val"], "roles has length 2: must be 1"),
+        ([piece(2)], ["dev"], "roles[0] = 'dev': must be one of train, val, test"),
+        ([piece(2), piece(2, 1.0)], ["train"] * 2, "graphs[0].edge_weight = None: other graphs"),
+        ([piece(2), Data(torch.ones(1, 2))], ["train"] * 2, "graphs[1].edge_index = None"),
+    ],
+)
+def test_union_refuses(graphs_, roles, message):
+    with pytest.raises(lmc.GraphError) as caught:
+        lmc.Graph.from_pyg_list(graphs_, roles)
+    assert str(caught.value).startswith(message)
+
+
+def test_an_edge_of_one_graph_cannot_reach_into_the_next():
+    wrong = piece(2)
+    wrong.edge_index = torch.tensor([[0], [2]])
+    with pytest.raises(lmc.GraphError, match=r"edge_index\[1, 0\] = 2"):
+        lmc.Graph.from_pyg_list([wrong, piece(3)], roles=["train", "train"])

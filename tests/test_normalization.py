@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+import lmc
+from lmc.normalization import normalize_transposed
+from strategies import graphs
+
+
+def dense_norm(example, norm):
+    """The three formulas, dense."""
+    a = example.dense.copy()
+    if norm == "gcn":
+        a += np.diag(np.where(np.diag(example.pattern), 0.0, 1.0))
+    if norm == "sum":
+        return a
+    degree = a.sum(axis=1)
+    inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree != 0)
+    if norm == "mean":
+        return inverse[:, None] * a
+    return np.sqrt(inverse)[:, None] * a * np.sqrt(inverse)[None, :]
+
+
+@pytest.mark.parametrize("norm", ["gcn", "mean", "sum"])
+@given(example=graphs())
+def test_equals_its_formula(norm, example):
+    matrix = lmc.normalize(example.graph, norm)
+    assert matrix.values.dtype == torch.float64
+    assert matrix.is_canonical()
+    assert np.allclose(matrix.to_dense().numpy(), dense_norm(example, norm), rtol=1e-14, atol=0)
+    transposed = normalize_transposed(example.graph, norm)
+    assert torch.equal(transposed.to_dense(), matrix.to_dense().T)
+    if norm != "mean" and example.graph.is_undirected:
+        assert transposed is matrix
+
+
+@given(example=graphs())
+def test_gcn_equals_pyg(example):
+    data = example.graph.to_pyg()
+    index, weight = gcn_norm(
+        data.edge_index, data.get("edge_weight"), example.graph.num_nodes, dtype=torch.float64
+    )
+    dense = torch.zeros(2 * [example.graph.num_nodes], dtype=torch.float64)
+    dense.index_put_((index[1], index[0]), weight.double(), accumulate=True)
+    assert torch.allclose(lmc.normalize(example.graph).to_dense(), dense, rtol=1e-6, atol=0)
+
+
+def test_computed_once():
+    graph = lmc.synthetic(nodes=50)
+    assert lmc.normalize(graph) is lmc.normalize(graph, "gcn")
+
+
+def test_negative_sums_and_unknown_names_are_refused():
+    arguments = ([[0], [1]], torch.ones(2, 1), [0, 1], [True, True])
+    graph = lmc.Graph(*arguments, edge_weight=[-3.0])
+    with pytest.raises(lmc.GraphError, match=r"weights into node 1 sum to -2\.0; norm='gcn'"):
+        lmc.normalize(graph)
+    assert lmc.normalize(graph, "sum").values.tolist() == [-3.0]
+    with pytest.raises(lmc.ArgumentError, match="norm='max': must be one of gcn, mean, sum"):
+        lmc.normalize(graph, "max")

@@ -1,0 +1,118 @@
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lmc
+from strategies import graphs
+
+METHODS = ("metis", "bfs", "random")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(example=graphs(), parts=st.integers(1, 15))
+def test_every_node_has_a_cluster_and_none_is_empty(method, example, parts):
+    clusters = lmc.partition(example.graph, parts, method, cache=False)
+    assert clusters.dtype == torch.int64
+    assert clusters.shape == (example.graph.num_nodes,)
+    used = clusters.unique().tolist()
+    assert used == list(range(len(used)))
+    assert len(used) <= parts
+    if parts >= example.graph.num_nodes:
+        assert len(used) == example.graph.num_nodes
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_balance_and_cut(method):
+    graph = lmc.synthetic(nodes=2000)
+    clusters = lmc.partition(graph, 10, method)
+    sizes = torch.bincount(clusters)
+    assert sizes.numel() == 10
+    assert sizes.max() <= 1.2 * 200
+    random = lmc.partition(graph, 10, "random", seed=1)
+    within, at_random = (lmc.reserved_messages(graph, c)["ClusterGCN"].forward for c in (clusters, random))
+    assert within > {"metis": 2.5, "bfs": 1.1, "random": 0.95}[method] * at_random
+
+
+def test_seeds():
+    graph = lmc.synthetic(nodes=500)
+    for method in ("metis", "random"):
+        assert torch.equal(*(lmc.partition(graph, 8, method, seed=1, cache=False) for _ in range(2)))
+        one, two = (lmc.partition(graph, 8, method, seed=s, cache=False) for s in (1, 2))
+        assert not torch.equal(one, two)
+
+
+def test_directed_graphs_are_cut_as_if_undirected():
+    n = 100
+    ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+    arguments = (torch.ones(n, 1), torch.zeros(n, dtype=torch.long), torch.ones(n, dtype=torch.bool))
+    one_way = lmc.Graph(ring, *arguments)
+    both_ways = lmc.Graph(torch.cat([ring, ring.flip(0)], 1), *arguments)
+    assert not one_way.is_undirected
+    assert torch.equal(lmc.partition(one_way, 4), lmc.partition(both_ways, 4))
+
+
+def test_without_pymetis(monkeypatch):
+    graph = lmc.synthetic(nodes=300)
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.warns(UserWarning, match='pymetis is not installed: method="bfs" is used'):
+        clusters = lmc.partition(graph, 6)
+    assert torch.equal(clusters, lmc.partition(graph, 6, "bfs"))
+
+
+def test_wrong_arguments():
+    graph = lmc.synthetic(nodes=50)
+    with pytest.raises(lmc.ArgumentError, match="method='louvain': must be one of metis, bfs, random"):
+        lmc.partition(graph, 2, "louvain")
+    with pytest.raises(lmc.ArgumentError, match="parts=0: must be 1 or more"):
+        lmc.partition(graph, 0)
+
+
+# -- the cache -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LMC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "partitions"
+
+
+def test_found_again_by_graph_and_arguments(cache):
+    graph = lmc.synthetic(nodes=300)
+    lmc.partition(graph, 5)
+    (file,) = cache.iterdir()
+    # A marked result shows that the file is what is read.
+    marked = np.arange(300) % 5
+    np.save(file, marked)
+    assert lmc.partition(lmc.synthetic(nodes=300), 5).tolist() == marked.tolist()
+    for other in ({"parts": 6}, {"parts": 5, "seed": 1}, {"parts": 5, "method": "random"}):
+        assert lmc.partition(graph, **other).tolist() != marked.tolist()
+    assert lmc.partition(lmc.synthetic(nodes=300, seed=1), 5).tolist() != marked.tolist()
+    assert lmc.partition(graph, 5, cache=False).tolist() != marked.tolist()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY", b"not an array", None],
+    ids=["empty", "cut off", "other", "other graph"],
+)
+def test_a_damaged_file_is_computed_anew(cache, content):
+    graph = lmc.synthetic(nodes=300)
+    right = lmc.partition(graph, 5)
+    (file,) = cache.iterdir()
+    if content is None:
+        np.save(file, np.arange(10))
+    else:
+        file.write_bytes(content)
+    assert torch.equal(lmc.partition(graph, 5), right)
+    assert np.array_equal(np.load(file), right.numpy())
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    monkeypatch.setenv("LMC_CACHE", str(occupied))
+    assert lmc.partition(lmc.synthetic(nodes=300), 5).shape == (300,)

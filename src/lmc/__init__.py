@@ -3,8 +3,18 @@
 from lmc.batch import Batch
 from lmc.batching import Reserved, batches, prefetch, reserved_messages
 from lmc.datasets import load
+from lmc.diagnostics import GradientErrors, gradient_error
 from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
+from lmc.estimators.backward_sgd import BackwardSGD
+from lmc.estimators.base import Estimator
+from lmc.estimators.cluster_gcn import ClusterGCN
+from lmc.estimators.full_batch import FullBatch
+from lmc.estimators.gas import GAS
+from lmc.estimators.graphfm import GraphFM
+from lmc.estimators.lmc import LMC
 from lmc.graph import Graph
+from lmc.nn.gcn import GCN
+from lmc.nn.gcnii import GCNII
 from lmc.normalization import normalize
 from lmc.partition import partition
 from lmc.sparse import CSR
@@ -14,14 +24,25 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CSR",
+    "GAS",
+    "GCN",
+    "GCNII",
+    "LMC",
     "ArgumentError",
+    "BackwardSGD",
     "Batch",
+    "ClusterGCN",
     "DatasetError",
+    "Estimator",
+    "FullBatch",
+    "GradientErrors",
     "Graph",
     "GraphError",
+    "GraphFM",
     "LMCError",
     "Reserved",
     "batches",
+    "gradient_error",
     "load",
     "normalize",
     "partition",

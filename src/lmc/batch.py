@@ -98,6 +98,10 @@ class Batch:
         inside = received.keep(received.indices < self.num_nodes)
         return normalized(inside.relabel(inside.indices, self.num_nodes), norm, self.graph.x.dtype)
 
+    def alone(self) -> Batch:
+        """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
+        return _Alone(self.graph, self.nodes, self.halo[:0], self.scale)
+
     def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
         if (matrix, which) not in self._built:
             rows = matrix.rows(self.nodes if which == "nodes" else self.halo)
@@ -143,6 +147,16 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
+
+
+class _Alone(Batch):
+    """A batch without a halo, normalised within."""
+
+    def block(self, norm: Norm = "gcn") -> CSR:
+        return self.renormalized(norm)
+
+    def transposed_block(self, norm: Norm = "gcn") -> CSR:
+        return self.renormalized(norm).transpose()
 
 
 def _outside(neighbours: Tensor, nodes: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,12 @@ from torch import Tensor
 def index_dtype(largest: int) -> torch.dtype:
     """int32 where it can hold `largest`, else int64: indices are what sparse kernels read most."""
     return torch.int32 if largest <= torch.iinfo(torch.int32).max else torch.int64
+
+
+with warnings.catch_warnings():
+    # torch says once per process that this layout is in beta.
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor([0], [], [], (0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +125,12 @@ class CSR:
         values = torch.ones(self.num_entries) if self.values is None else self.values
         dense = torch.zeros(self.shape, dtype=values.dtype)
         return dense.index_put_((self.row_ids().long(), self.indices.long()), values, True)
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """(rows, width) of (columns, width); differentiable in the dense factor."""
+        values = self.values if self.values is not None else torch.ones(self.num_entries, dtype=dense.dtype)
+        matrix = torch.sparse_csr_tensor(self.indptr, self.indices, values, self.shape)
+        return matrix @ dense
 
     def to_scipy(self) -> sparse.csr_array:
         """The same matrix for scipy, sharing memory."""

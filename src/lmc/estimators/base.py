@@ -1,0 +1,237 @@
+"""What an estimator is, and what those with histories share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from lmc.batch import Batch
+from lmc.errors import ArgumentError
+from lmc.estimators.exact import exact_values
+from lmc.estimators.layerwise import LayerPass, LayerwiseStep, Outside
+from lmc.graph import Graph
+from lmc.history import History
+from lmc.losses import Loss, loss_of
+from lmc.nn.model import Model
+from lmc.nn.rows import Rows
+
+Init = Literal["zero", "exact"]
+Precision = Literal["full", "half"]
+
+
+class Estimator(ABC):
+    """A way to estimate the full-batch gradient from a batch.
+
+    The loss is the mean over all labelled nodes of the graph. The estimate of a batch is `batch.scale`
+    times the sum over its rows; averaged over the batches of an epoch, with everything outside of them
+    exact, it is the gradient.
+    """
+
+    model: Model
+    graph: Graph
+    loss: Loss
+    _init: Init
+    _seed: int
+    _step: int
+    _frozen: bool = False
+
+    def bind(
+        self,
+        model: Model,
+        graph: Graph,
+        init: Init = "zero",
+        loss: Loss | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Tie the estimator to a model and a graph, and make room for what it remembers.
+
+        Args:
+            model: the model whose gradients are estimated.
+            graph: the graph it is trained on.
+            init: historical values before a node's first visit: `"zero"`, or `"exact"` for one exact
+                pass over the graph, layer by layer.
+            loss: (rows, out) predictions and labels to (rows,) losses; None takes the one of the
+                labels' kind.
+            seed: of the dropout masks.
+        """
+        if init not in get_args(Init):
+            raise ArgumentError(f"init={init!r}: must be one of {', '.join(get_args(Init))}")
+        self.model, self.graph, self._init, self._seed = model, graph, init, seed
+        self.loss = loss or loss_of(graph.task)
+        self._widths = _widths(model, graph)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was learned since `bind`."""
+        self._step = 0
+
+    def backward(self, batch: Batch) -> float:
+        """Add the estimate to the parameters' `.grad`.
+
+        Returns:
+            The batch's estimate of the loss: scale times the sum over its labelled nodes, over the
+            number of labelled nodes in the graph.
+        """
+        loss, gradients = self.estimate(batch)
+        for parameter, gradient in gradients.items():
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return loss
+
+    def estimate(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """The same without touching `.grad`: the loss, and the estimate of every parameter's gradient."""
+        if not hasattr(self, "model"):
+            raise ArgumentError(f"{type(self).__name__} is not bound: call bind(model, graph) first")
+        if batch.graph is not self.graph:
+            raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
+        result = self.estimate_in(*self.scene(batch))
+        if not self._frozen:
+            self._step += 1
+        return result
+
+    def estimate_in(self, where: Batch, outside: Outside) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """The estimate on a scene of any making: the normalisation of appendix A.3.1."""
+        step = LayerwiseStep(self.model, where, outside, self.loss, self.address)
+        loss = step.run()
+        factor = where.scale / int(self.graph.train_mask.sum())
+        return factor * loss, {p: factor * gradient for p, gradient in step.gradients.of.items()}
+
+    @abstractmethod
+    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
+        """What the step runs on, and what stands in for what is outside of it."""
+
+    @property
+    def address(self) -> tuple[int, int]:
+        """(seed, step) of the dropout masks."""
+        return self._seed, self._step
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Estimates in this context leave no trace in the estimator."""
+        self._frozen = True
+        try:
+            yield
+        finally:
+            self._frozen = False
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next estimate depends on, apart from the model and the options."""
+        return {"step": torch.tensor(self._step)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
+        own = self.state_dict()
+        for name in sorted(own.keys() ^ state.keys()):
+            place = "is missing" if name in own else "is of another estimator"
+            raise ArgumentError(f"state[{name!r}] {place}")
+        for name, value in own.items():
+            if state[name].shape != value.shape:
+                shapes = f"{tuple(state[name].shape)}: must be {tuple(value.shape)}"
+                raise ArgumentError(f"state[{name!r}] has shape {shapes}")
+        self._step = int(state["step"])
+
+
+class HistoryEstimator(Estimator):
+    """An estimator that remembers values of nodes from when they were last in a batch."""
+
+    precision: Precision
+
+    def remembered(self) -> tuple[range, range]:
+        """The layers behind which embeddings and auxiliary variables are kept, from 1 to L."""
+        return range(1, len(self._widths)), range(0)
+
+    def reset(self) -> None:
+        """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
+        super().reset()
+        if self.precision not in get_args(Precision):
+            names = ", ".join(get_args(Precision))
+            raise ArgumentError(f"precision={self.precision!r}: must be one of {names}")
+        dtype = torch.float16 if self.precision == "half" else self.graph.x.dtype
+        nodes, widths = self.graph.num_nodes, self._widths
+        embeddings, auxiliaries = self.remembered()
+        self.embeddings = {at: History(nodes, widths[at - 1], dtype) for at in embeddings}
+        self.auxiliaries = {at: History(nodes, widths[at - 1], dtype) for at in auxiliaries}
+        if self._init == "exact":
+            everyone = torch.arange(nodes)
+            with untouched_statistics(self.model):
+                exact = exact_values(self.model, self.graph.batch(everyone), self.loss, self.address)
+            for layer, history in self.embeddings.items():
+                history.push(everyone, exact.embeddings[layer - 1])
+            for layer, history in self.auxiliaries.items():
+                history.push(everyone, exact.auxiliaries[layer - 1])
+
+    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
+        """The batch as it is; the halo by this estimator's own rules."""
+        return batch, self
+
+    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
+        """(halo, width) H̄ˡ, as it was when each node was last in a batch."""
+        return self.embeddings[layer].pull(at.batch.halo, self.graph.x.dtype)
+
+    def halo_auxiliaries(self, layer: int, halo: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor | None:
+        """Dropped."""
+        return None
+
+    def keep_embeddings(self, layer: int, nodes: Tensor, z: Tensor) -> None:
+        """Write the batch's rows."""
+        self._keep(self.embeddings, layer, nodes, z)
+
+    def keep_auxiliaries(self, layer: int, nodes: Tensor, v: Tensor) -> None:
+        """Write the batch's rows."""
+        self._keep(self.auxiliaries, layer, nodes, v)
+
+    def _keep(self, histories: dict[int, History], layer: int, nodes: Tensor, values: Tensor) -> None:
+        if layer in histories and not self._frozen:
+            histories[layer].push(nodes, values)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The step and every history."""
+        state = super().state_dict()
+        state |= {f"embeddings.{layer}": history.values for layer, history in self.embeddings.items()}
+        state |= {f"auxiliaries.{layer}": history.values for layer, history in self.auxiliaries.items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
+        super().load_state_dict(state)
+        for layer, history in self.embeddings.items():
+            history.values.copy_(state[f"embeddings.{layer}"])
+        for layer, history in self.auxiliaries.items():
+            history.values.copy_(state[f"auxiliaries.{layer}"])
+
+
+@contextmanager
+def untouched_statistics(model: nn.Module) -> Iterator[None]:
+    """A pass in this context leaves the buffers (a batch norm's running statistics) as they were."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        yield
+    finally:
+        for name, buffer in model.named_buffers():
+            buffer.copy_(before[name])
+
+
+def _widths(model: Model, graph: Graph) -> list[int]:
+    """The width of every boundary, found by sending one node through the model alone."""
+    rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
+    widths = []
+    try:
+        with torch.no_grad():
+            z = model.encoder(graph.x[:1], rows)
+            initial = model.initial(z)
+            for layer in model.layers:
+                message = layer.message(z, rows)
+                z = layer.update(message, message, initial)
+                widths.append(z.shape[1])
+            out = model.head(z, rows).shape[1]
+    except RuntimeError as error:
+        features = f"{graph.num_features} features of {graph.x.dtype}"
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(f"model: does not take the graph's {features} ({reason})") from None
+    if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
+        raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
+    return widths

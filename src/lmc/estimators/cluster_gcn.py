@@ -1,0 +1,25 @@
+"""ClusterGCN (Chiang et al., 2019): the batch as if there were nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lmc.batch import Batch
+from lmc.estimators.base import Estimator
+from lmc.estimators.layerwise import NoHalo, Outside
+
+
+@dataclass
+class ClusterGCN(Estimator):
+    """Messages from outside are dropped, and the adjacency is normalised within the batch.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=100)
+    >>> estimator = ClusterGCN()
+    >>> estimator.bind(lmc.GCN(graph.num_features, 16, graph.num_classes), graph)
+    >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
+    """
+
+    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
+        """The subgraph alone: there is no halo."""
+        return batch.alone(), NoHalo()

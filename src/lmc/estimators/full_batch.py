@@ -1,0 +1,32 @@
+"""FullBatch: gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lmc.batch import Batch
+from lmc.estimators.base import Estimator
+from lmc.estimators.layerwise import NoHalo, Outside
+
+
+@dataclass
+class FullBatch(Estimator):
+    """The gradient itself, over all nodes, whichever batch it is asked for.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=100)
+    >>> estimator = FullBatch()
+    >>> estimator.bind(lmc.GCN(graph.num_features, 16, graph.num_classes), graph)
+    >>> loss = estimator.backward(graph.batch(range(100)))
+    """
+
+    def reset(self) -> None:
+        """Start anew."""
+        super().reset()
+        self._whole = self.graph.batch(torch.arange(self.graph.num_nodes))
+
+    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
+        """Everything is inside."""
+        return self._whole, NoHalo()

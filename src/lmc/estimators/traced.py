@@ -1,0 +1,49 @@
+"""Node-wise functions with the way back of their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+
+class Traced:
+    """A function at given inputs: its value, and vector-Jacobian products on demand.
+
+    What is asked of `pull` is all that is computed, so rows whose parameters are not asked for leave no
+    trace in a parameter.
+
+    >>> square = Traced(lambda x: x**2, torch.tensor([3.0]))
+    >>> square.value.tolist(), square.pull(torch.tensor([1.0]), *square.inputs)[0].tolist()
+    ([9.0], [6.0])
+    """
+
+    def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
+        self.inputs = [x.detach().requires_grad_() for x in inputs]
+        with torch.enable_grad():
+            self._output = function(*self.inputs)
+        self.value = self._output.detach()
+
+    def pull(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
+        """The derivative at the output, carried back to each of `wanted`; zero where nothing arrives."""
+        return list(
+            torch.autograd.grad(
+                self._output, wanted, derivative, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
+        )
+
+
+class Gradients:
+    """Sums of derivatives by parameter."""
+
+    def __init__(self) -> None:
+        self.of: dict[nn.Parameter, Tensor] = {}
+
+    def pull(self, traced: Traced, derivative: Tensor, parameters: Iterable[nn.Parameter]) -> None:
+        """Add what a derivative at the output of `traced` gives to each parameter."""
+        trained = [p for p in parameters if p.requires_grad]
+        if trained:
+            for parameter, gradient in zip(trained, traced.pull(derivative, *trained), strict=True):
+                known = self.of.get(parameter)
+                self.of[parameter] = gradient if known is None else known + gradient

@@ -1,0 +1,1 @@
+"""Models: what one is, and the built-in ones."""

@@ -1,0 +1,95 @@
+"""GCN (Kipf and Welling, 2017)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lmc.errors import ArgumentError
+from lmc.nn.model import Identity, Layer, Model, NodeWise
+from lmc.nn.parts import Chain, Dropout, Linear, NormKind, activated
+
+
+class GCNLayer(Layer):
+    """z = (A h) W + b, plus h with `residual` where the widths agree; h is the message."""
+
+    def __init__(self, in_features: int, out_features: int, message: NodeWise, residual: bool) -> None:
+        super().__init__()
+        self.message = message
+        self.linear = Linear(in_features, out_features)
+        self.residual = residual and in_features == out_features
+        self.out_features = out_features
+
+    def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
+        """(rows, in) to (rows, out)."""
+        z: Tensor = self.linear(aggregated)
+        return z + own if self.residual else z
+
+
+class GCN(Model):
+    """A graph convolutional network of any depth.
+
+    zˡ = A hˡ⁻¹ Wˡ + bˡ, with hˡ = dropout(relu(norm(zˡ))) and h⁰ = dropout(x).
+
+    Args:
+        in_features: width of the features.
+        hidden: width of the hidden layers, or one width for each.
+        out_features: width of a prediction.
+        layers: number of convolutions.
+        dropout: probability of a hidden entry to be dropped.
+        norm: `"none"`, `"batch"` or `"layer"`; None is `"none"`.
+        input_dropout: probability of a feature to be dropped.
+        residual: whether hˡ⁻¹ is added to zˡ, where their widths agree.
+        linear_in: whether a linear layer and a ReLU stand before the first convolution.
+        linear_out: whether norm, ReLU and a linear layer stand behind the last, which is then hidden.
+
+    >>> import lmc
+    >>> model = GCN(64, 32, 10, layers=3, norm="batch", dropout=0.5)
+    >>> [layer.out_features for layer in model.layers]
+    [32, 32, 10]
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int | list[int],
+        out_features: int,
+        layers: int = 2,
+        dropout: float = 0.0,
+        norm: NormKind | None = "none",
+        input_dropout: float = 0.0,
+        residual: bool = False,
+        linear_in: bool = False,
+        linear_out: bool = False,
+    ) -> None:
+        norm = norm or "none"
+        boundaries = layers - (0 if linear_out else 1) + (1 if linear_in else 0)
+        widths = _widths(hidden, boundaries, layers)
+        encoder: NodeWise = Identity()
+        first: NodeWise = Dropout(input_dropout)
+        width = in_features
+        if linear_in:
+            width, *widths = widths
+            encoder = Chain(Dropout(input_dropout), Linear(in_features, width))
+            first = activated(width, "none", dropout)
+        ends = widths if linear_out else [*widths, out_features]
+        convolutions: list[Layer] = []
+        for place, end in enumerate(ends):
+            message = first if place == 0 else activated(width, norm, dropout)
+            convolutions.append(GCNLayer(width, end, message, residual))
+            width = end
+        head: NodeWise = Identity()
+        if linear_out:
+            head = Chain(activated(width, norm, dropout), Linear(width, out_features))
+        super().__init__(encoder, convolutions, head)
+
+
+def _widths(hidden: int | list[int], boundaries: int, layers: int) -> list[int]:
+    """One width per hidden boundary."""
+    if layers < 1:
+        raise ArgumentError(f"layers={layers}: must be 1 or more")
+    widths = [hidden] * boundaries if isinstance(hidden, int) else list(hidden)
+    if len(widths) != boundaries:
+        raise ArgumentError(f"hidden={hidden}: must be one width, or {boundaries} of them")
+    if any(width < 1 for width in widths):
+        raise ArgumentError(f"hidden={hidden}: widths must be 1 or more")
+    return widths

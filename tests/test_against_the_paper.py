@@ -1,0 +1,196 @@
+"""The library against `oracle.py`, and against Theorem 2."""
+
+import numpy as np
+import pytest
+import torch
+
+import lmc
+import oracle
+from estimating import bound, clusters_of, gcn, gcnii, graph_of
+
+
+def numbers(graph):
+    """What the oracle needs of a graph, dense."""
+    n = graph.num_nodes
+    data = graph.to_pyg()
+    weights = data.edge_weight.numpy() if graph.edge_weight is not None else np.ones(graph.num_edges)
+    a, neighbours = np.zeros((n, n)), [set() for _ in range(n)]
+    for (source, target), weight in zip(data.edge_index.T.tolist(), weights, strict=True):
+        a[target, source] += weight
+        if source != target:
+            neighbours[target].add(source)
+            neighbours[source].add(target)
+    loops = {i for i, j in data.edge_index.T.tolist() if i == j}
+    a += np.diag([0.0 if i in loops else 1.0 for i in range(n)])
+    root = 1 / np.sqrt(a.sum(1))
+    a = root[:, None] * a * root[None, :]
+    return a, neighbours, data.x.numpy(), data.y.numpy(), data.train_mask.numpy()
+
+
+def weights_of(model):
+    return [layer.linear.weight.detach().numpy().T.copy() for layer in model.layers]
+
+
+def dense_gcn(model, graph, alpha, score):
+    biases = [layer.linear.bias.detach().numpy().copy() for layer in model.layers]
+    dense = oracle.DenseGCN(weights_of(model), biases, *numbers(graph), alpha, score)
+    names = {"W": dense.W, "b": dense.b}
+
+    def found():
+        linear = [layer.linear for layer in model.layers]
+        return {"W": [part.weight.grad.T for part in linear], "b": [part.bias.grad for part in linear]}
+
+    return dense, names, found
+
+
+def dense_gcnii(model, graph, alpha, score):
+    encoder, head = (
+        tuple(p.detach().numpy().copy() for p in (part.weight.T, part.bias))
+        for part in (model.encoder.parts[1], model.head.parts[1])
+    )
+    dense = oracle.DenseGCNII(encoder, weights_of(model), head, 0.1, 0.5, *numbers(graph), alpha, score)
+    names = {"E": dense.E, "e": dense.e, "W": dense.W, "O": dense.O, "o": dense.o}
+
+    def found():
+        encoder, head = model.encoder.parts[1], model.head.parts[1]
+        weights = [layer.linear.weight.grad.T for layer in model.layers]
+        first = {"E": encoder.weight.grad.T, "e": encoder.bias.grad, "W": weights}
+        return first | {"O": head.weight.grad.T, "o": head.bias.grad}
+
+    return dense, names, found
+
+
+def each(tree):
+    for value in tree.values():
+        yield from value if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
+@pytest.mark.parametrize("score", ["x^2", "2x-x^2", "x", "1", "sin"])
+@pytest.mark.parametrize(("make", "dense", "depth"), [(gcn, dense_gcn, 3), (gcnii, dense_gcnii, 4)])
+def test_thirty_steps_of_sgd_step_for_step(make, dense, depth, score, kind):
+    graph, model = graph_of(kind, nodes=24), make(depth)
+    alpha, rate = 0.7, 0.3
+    reference, parameters, gradients = dense(model, graph, alpha, score)
+    estimator = bound(lmc.LMC(alpha=alpha, score=score), model, graph)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    clusters = clusters_of(graph, parts=6)
+    steps = 0
+    while steps < 30:
+        for batch in lmc.batches(graph, clusters, parts_per_batch=2, epoch=steps):
+            expected = reference.estimate(batch.nodes.tolist(), batch.scale)
+            optimizer.zero_grad()
+            estimator.backward(batch)
+            for found, wanted in zip(each(gradients()), each(expected), strict=True):
+                assert np.allclose(found, wanted, rtol=1e-8, atol=1e-10), f"step {steps}"
+            optimizer.step()
+            for parameter, wanted in zip(each(parameters), each(expected), strict=True):
+                parameter -= rate * wanted
+            steps += 1
+
+
+# -- Theorem 2 --------------------------------------------------------------------------------------
+
+
+def biases(rate, epochs=30):
+    """The relative bias before every epoch of a training run that starts from zero histories."""
+    graph, model = graph_of("undirected", nodes=60, seed=1), gcn(3, seed=1)
+    estimator = bound(lmc.LMC(alpha=0), model, graph)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    clusters = clusters_of(graph, parts=6, seed=1)
+    found = []
+    for epoch in range(epochs):
+        batches = list(lmc.batches(graph, clusters, epoch=epoch))
+        found.append(lmc.gradient_error(graph, model, estimator, batches).bias["total"])
+        for batch in batches:
+            optimizer.zero_grad()
+            estimator.backward(batch)
+            optimizer.step()
+    return found
+
+
+def test_the_bias_falls_with_the_learning_rate_and_with_the_steps():
+    """E||bias|| <= C eps + C rho^((k-1)/2), with a learning rate of the order of eps^2."""
+    runs = {rate: biases(rate) for rate in (1e-2, 1e-3, 1e-4)}
+    for rate, run in runs.items():
+        early, middle, late = (f"{run[epoch]:.2e}" for epoch in (0, 5, 29))
+        print(f"lr {rate:g}: bias {early} at the start, {middle} after 5 epochs, {late} after 29")
+    for run in runs.values():
+        assert run[0] > 0.3  # nothing is known at the start
+        assert max(run[8:]) < 0.2 * run[0]  # the term in rho is gone
+    late = {rate: np.mean(run[8:]) for rate, run in runs.items()}
+    assert late[1e-3] < 0.3 * late[1e-2]
+    assert late[1e-4] < 0.3 * late[1e-3]
+
+
+# -- errors of estimates ----------------------------------------------------------------------------
+
+
+def test_gradient_error_by_hand():
+    """The three numbers from their definition, with estimates taken through the public way."""
+    graph, model = graph_of("undirected"), gcn(3)
+    batches = list(lmc.batches(graph, clusters_of(graph)))
+    estimator = bound(lmc.GAS(), model, graph)
+    for batch in batches:
+        estimator.backward(batch)
+
+    def flat(estimator, batch):
+        return torch.cat([g.flatten() for g in estimator.estimate(batch)[1].values()])
+
+    full = flat(bound(lmc.FullBatch(), model, graph), batches[0])
+    reference = bound(lmc.BackwardSGD(), model, graph)
+    with estimator.frozen():
+        e = torch.stack([flat(estimator, b) for b in batches])
+    g = torch.stack([flat(reference, b) for b in batches])
+    errors = lmc.gradient_error(graph, model, estimator, iter(batches))
+    size = full.norm()
+    assert errors["total"] == pytest.approx(float(((e - full).norm(dim=1) / size).mean()))
+    assert errors.bias["total"] == pytest.approx(float(((e - g).norm(dim=1) / size).mean()))
+    deviation = (g - full).norm(dim=1).square().mean().sqrt() / size
+    assert errors.variance["total"] == pytest.approx(float(deviation))
+    assert list(errors) == ["layers.0", "total", "layers.1", "layers.2"]
+    assert all(errors[p] <= errors.bias[p] + errors.variance[p] + 1e-12 for p in errors)
+
+
+def test_gradient_error_changes_nothing():
+    graph = graph_of("undirected")
+    model = gcn(3, norm="batch", dropout=0.5)
+    estimator = bound(lmc.LMC(), model, graph)
+    batches = list(lmc.batches(graph, clusters_of(graph)))
+    estimator.backward(batches[0])
+    before = [t.clone() for t in (*model.state_dict().values(), *estimator.state_dict().values())]
+    gradients_before = [p.grad.clone() for p in model.parameters()]
+    first = lmc.gradient_error(graph, model, estimator, batches)
+    assert first == lmc.gradient_error(graph, model, estimator, batches)
+    after = (*model.state_dict().values(), *estimator.state_dict().values())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert all(torch.equal(a, p.grad) for a, p in zip(gradients_before, model.parameters(), strict=True))
+    assert all(module.training for module in model.modules())
+    with pytest.raises(lmc.ArgumentError, match="LMC: not bound to this model and graph"):
+        lmc.gradient_error(graph, gcn(3), estimator, batches)
+
+
+def test_errors_on_arxiv_are_ordered_as_in_figure_3(real):
+    """Total error after a few epochs at a small batch: LMC < GAS < Cluster-GCN."""
+    graph = real("arxiv")
+    torch.manual_seed(0)
+    model = lmc.GCN(graph.num_features, 64, graph.num_classes, layers=3)
+    clusters = lmc.partition(graph, parts=80)
+    estimators = {"LMC": lmc.LMC(), "GAS": lmc.GAS(), "ClusterGCN": lmc.ClusterGCN()}
+    for estimator in estimators.values():
+        bound(estimator, model, graph)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for epoch in range(3):
+        for batch in lmc.batches(graph, clusters, parts_per_batch=5, epoch=epoch):
+            for name in ("ClusterGCN", "GAS", "LMC"):  # all watch the run that LMC's estimates steer
+                optimizer.zero_grad()
+                estimators[name].backward(batch)
+            optimizer.step()
+    batches = list(lmc.batches(graph, clusters, parts_per_batch=5, epoch=3))
+    errors = {name: lmc.gradient_error(graph, model, e, batches) for name, e in estimators.items()}
+    for name, found in errors.items():
+        total = (
+            f"{found['total']:.3f} (bias {found.bias['total']:.3f}, variance {found.variance['total']:.3f})"
+        )
+        print(f"{name}: {total}")
+    assert errors["LMC"]["total"] < errors["GAS"]["total"] < errors["ClusterGCN"]["total"]

@@ -1,0 +1,333 @@
+"""What must hold of the estimators: exact in float64, on every kind of graph and model."""
+
+import pytest
+import torch
+
+import lmc
+from estimating import (
+    KINDS,
+    MODELS,
+    bound,
+    clusters_of,
+    distance,
+    full_gradient,
+    gcn,
+    gcnii,
+    gradient,
+    graph_of,
+    mean_gradient,
+)
+
+EVERY = {
+    "BackwardSGD": lmc.BackwardSGD,
+    "ClusterGCN": lmc.ClusterGCN,
+    "GAS": lmc.GAS,
+    "GraphFM": lambda: lmc.GraphFM(momentum=0.3),
+    "LMC": lambda: lmc.LMC(alpha=0.4),
+    "LMC alpha 0": lambda: lmc.LMC(alpha=0),
+    "LMC alpha 1": lambda: lmc.LMC(alpha=1, score="1"),
+    "LMC forward": lambda: lmc.LMC(backward=False),
+    "LMC backward": lambda: lmc.LMC(forward=False),
+}
+
+
+# -- 1. FullBatch is the gradient -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_full_batch_equals_finite_differences(name, kind):
+    graph, model = graph_of(kind, seed=3), MODELS[name](2)
+    _, found = full_gradient(model, graph)
+    estimator = bound(lmc.FullBatch(), model, graph)
+    everything = graph.batch(range(graph.num_nodes))
+    generator = torch.Generator().manual_seed(0)
+    for parameter_name, parameter in model.named_parameters():
+        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        step = 1e-5
+        losses = []
+        for sign in (1, -2, 1):  # there, across, and back
+            with torch.no_grad():
+                parameter += sign * step * direction
+            losses.append(estimator.estimate(everything)[0])
+        slope = (losses[0] - losses[1]) / (2 * step)
+        assert slope == pytest.approx(float((found[parameter_name] * direction).sum()), rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel", "regression"])
+def test_full_batch_equals_autograd_of_the_mean_loss(task):
+    graph, model = graph_of("undirected", task=task), gcn(3, linear_in=True, norm="batch")
+    loss, found = full_gradient(model, graph)
+    model.zero_grad()
+    prediction, y = model(graph)[graph.train_mask], graph.y[graph.train_mask]
+    losses = {
+        "multiclass": torch.nn.functional.cross_entropy,
+        "multilabel": torch.nn.functional.binary_cross_entropy_with_logits,
+        "regression": torch.nn.functional.mse_loss,
+    }
+    expected = losses[task](prediction, y)
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), rel=1e-12)
+    for name, parameter in model.named_parameters():
+        assert torch.allclose(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_a_loss_of_ones_own():
+    graph, model = graph_of("undirected"), gcn(2)
+
+    def doubled(prediction, y):
+        return 2 * torch.nn.functional.cross_entropy(prediction, y, reduction="none")
+
+    loss, found = full_gradient(model, graph)
+    loss_2, found_2 = full_gradient(model, graph, loss=doubled)
+    assert loss_2 == pytest.approx(2 * loss)
+    assert all(torch.allclose(2 * found[name], found_2[name]) for name in found)
+
+
+# -- 2. One batch that holds every node -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("depth", [2, 5])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("estimator", EVERY)
+def test_everything_in_one_batch_is_full_batch(estimator, name, depth, kind):
+    graph, model = graph_of(kind), MODELS[name](depth)
+    everything = graph.batch(range(graph.num_nodes))
+    loss, expected = full_gradient(model, graph)
+    found_loss, found = gradient(bound(EVERY[estimator](), model, graph), everything)
+    assert found_loss == pytest.approx(loss, rel=1e-12)
+    assert max(distance(found, expected).values()) < 1e-10
+
+
+@pytest.mark.parametrize("estimator", EVERY)
+def test_everything_in_one_batch_with_dropout_and_batch_norm(estimator):
+    """Masks are a hash of (seed, step, place, node), so they agree too."""
+    graph = graph_of("undirected")
+    model = gcn(3, norm="batch", dropout=0.5, input_dropout=0.2, linear_out=True)
+    everything = graph.batch(range(graph.num_nodes))
+    _, expected = full_gradient(model, graph, seed=5)
+    _, found = gradient(bound(EVERY[estimator](), model, graph, seed=5), everything)
+    assert max(distance(found, expected).values()) < 1e-10
+    _, other = full_gradient(model, graph, seed=6)
+    assert max(distance(other, expected).values()) > 1e-2
+
+
+# -- 3. Frozen parameters, settled histories --------------------------------------------------------
+
+
+def settled(estimator, graph, parts=4):
+    """The mean estimate over a partition, once histories no longer change."""
+    batches = list(lmc.batches(graph, clusters_of(graph, parts)))
+    for _ in range(2 * len(estimator.model.layers)):
+        mean_gradient(estimator, batches)
+    return mean_gradient(estimator, batches)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("depth", [2, 3, 5])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_mean_of_lmc_is_the_gradient(name, depth, kind):
+    graph, model = graph_of(kind), MODELS[name](depth)
+    _, expected = full_gradient(model, graph)
+    found = settled(bound(lmc.LMC(alpha=0), model, graph), graph)
+    worst = max(distance(found, expected).values())
+    assert worst < 1e-8
+    for other in (lmc.GAS(), lmc.ClusterGCN()):
+        assert max(distance(settled(bound(other, model, graph), graph), expected).values()) > 1e-2
+
+
+def test_deep_gcnii():
+    graph, model = graph_of("undirected"), gcnii(64)
+    _, expected = full_gradient(model, graph)
+    estimator = bound(lmc.LMC(alpha=0), model, graph, init="exact")
+    found = mean_gradient(estimator, list(lmc.batches(graph, clusters_of(graph))))
+    assert max(distance(found, expected).values()) < 1e-8
+
+
+# -- 4. Theorem 1 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_backward_sgd_is_unbiased(name, kind):
+    graph, model = graph_of(kind), MODELS[name](3)
+    _, expected = full_gradient(model, graph)
+    unequal = torch.tensor([0] * 20 + [1] * 10 + [2] * 5 + [3])
+    estimator = bound(lmc.BackwardSGD(), model, graph)
+    found = mean_gradient(estimator, list(lmc.batches(graph, unequal)))
+    assert max(distance(found, expected).values()) < 1e-10
+
+
+def test_losses_average_to_the_loss():
+    graph, model = graph_of("undirected"), gcn(3)
+    loss, _ = full_gradient(model, graph)
+    estimator = bound(lmc.BackwardSGD(), model, graph)
+    losses = [gradient(estimator, batch)[0] for batch in lmc.batches(graph, clusters_of(graph))]
+    assert sum(losses) / len(losses) == pytest.approx(loss, rel=1e-12)
+
+
+# -- relatives --------------------------------------------------------------------------------------
+
+
+def run(estimator, graph, model_seed=0, steps=8, **options):
+    """Estimates along a short training run."""
+    model = gcn(3, seed=model_seed, norm="layer")
+    bound(estimator, model, graph, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    found = []
+    clusters = clusters_of(graph)
+    while len(found) < steps:
+        for batch in lmc.batches(graph, clusters, 2, epoch=len(found)):
+            optimizer.zero_grad()
+            found.append(estimator.backward(batch))
+            found += [p.grad.clone() for p in model.parameters()]
+            optimizer.step()
+    return found
+
+
+def same(one, other):
+    return all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(one, other, strict=True))
+
+
+def test_lmc_without_compensation_is_gas():
+    graph = graph_of("directed weighted")
+    assert same(run(lmc.LMC(alpha=0, backward=False), graph), run(lmc.GAS(), graph))
+    assert same(run(lmc.GraphFM(momentum=0), graph), run(lmc.GAS(), graph))
+    assert not same(run(lmc.LMC(alpha=0), graph), run(lmc.GAS(), graph))
+
+
+def test_every_option_of_lmc_changes_the_estimate():
+    graph = graph_of("undirected")
+    options = [
+        {"alpha": 0},
+        {"alpha": 0.5},
+        *({"alpha": 0.5, "score": score} for score in ("x^2", "x", "1", "sin")),
+        {"alpha": 0.5, "forward": False},
+        {"alpha": 0.5, "backward": False},
+        {"alpha": 0.5, "precision": "half"},
+    ]
+    runs = [run(lmc.LMC(**chosen), graph) for chosen in options]
+    for i, one in enumerate(runs):
+        assert not any(same(one, other) for other in runs[:i])
+
+
+def test_exact_start_has_no_bias():
+    graph, model = graph_of("directed weighted"), gcnii(4)
+    batches = list(lmc.batches(graph, clusters_of(graph)))
+    estimator = bound(lmc.LMC(alpha=0), model, graph, init="exact")
+    errors = lmc.gradient_error(graph, model, estimator, batches)
+    assert max(errors.bias.values()) < 1e-12
+    estimator = bound(lmc.LMC(alpha=0), model, graph, init="zero")
+    assert lmc.gradient_error(graph, model, estimator, batches).bias["total"] > 1e-2
+
+
+# -- rules of the design ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["GAS", "GraphFM", "LMC", "LMC alpha 0", "LMC alpha 1"])
+def test_halo_rows_reach_no_parameter(estimator):
+    """No node of the batch is labelled, so its rows give nothing to the last layer and the head.
+
+    A leak of halo rows, whose losses are not zero, would show in them.
+    """
+    graph = graph_of("undirected")
+    batch = graph.batch((~graph.train_mask).nonzero().flatten())
+    assert batch.train_mask[batch.num_nodes :].any()
+    model = gcn(2, linear_in=True, linear_out=True)
+    _, found = gradient(bound(EVERY[estimator](), model, graph, init="exact"), batch)
+    for part in ("head.parts.1", "layers.1.linear"):
+        assert torch.count_nonzero(found[f"{part}.weight"]) == 0
+        assert torch.count_nonzero(found[f"{part}.bias"]) == 0
+    if "LMC" in estimator:  # compensation: the halo's losses do reach the batch's own lower layers
+        assert torch.count_nonzero(found["layers.0.linear.weight"]) > 0
+    else:
+        assert all(torch.count_nonzero(g) == 0 for g in found.values())
+
+
+@pytest.mark.parametrize("estimator", EVERY)
+def test_a_batch_without_labels_has_a_loss_of_zero(estimator):
+    graph, model = graph_of("undirected"), gcn(2)
+    loss, found = gradient(bound(EVERY[estimator](), model, graph), graph.batch([graph.num_nodes - 1]))
+    assert loss == (0.0 if not graph.train_mask[-1] else pytest.approx(loss))
+    assert all(torch.isfinite(g).all() for g in found.values())
+
+
+def test_only_batch_rows_are_written_but_graphfm_writes_the_halo():
+    graph, model = graph_of("undirected"), gcn(3)
+    batch = graph.batch([0, 1, 2, 3])
+    for estimator in (lmc.GAS(), lmc.GraphFM(), lmc.LMC(alpha=1, score="1")):
+        bound(estimator, model, graph)
+        estimator.backward(batch)
+        expected = set(batch.nodes.tolist())
+        if isinstance(estimator, lmc.GraphFM):
+            expected |= set(batch.halo.tolist())
+        for name, values in estimator.state_dict().items():
+            if name != "step":
+                assert set(values.abs().sum(1).nonzero().flatten().tolist()) <= expected
+                if name.startswith("embeddings"):
+                    assert set(values.abs().sum(1).nonzero().flatten().tolist()) == expected
+
+
+def test_batch_norm_keeps_batch_and_halo_apart():
+    """Running statistics are those of the batch rows alone."""
+    graph = graph_of("undirected")
+    batch = graph.batch(range(10))
+    model = gcn(2, norm="batch")
+    estimator = bound(lmc.LMC(alpha=1, score="1"), model, graph)
+    with torch.no_grad():
+        layer = model.layers[0]
+        z = layer.linear(lmc.normalize(graph).to_dense() @ graph.x)
+    estimator.backward(batch)
+    norm = model.layers[1].message.parts[0]
+    assert torch.allclose(norm.running_mean, 0.1 * z[:10].mean(0))
+
+
+def test_state_goes_on_where_it_was_taken():
+    graph = graph_of("undirected")
+    batches = list(lmc.batches(graph, clusters_of(graph)))
+    for make in EVERY.values():
+        model = gcn(3, dropout=0.5)
+        one, other = bound(make(), model, graph), bound(make(), model, graph)
+        for batch in batches:
+            gradient(one, batch)
+        other.load_state_dict({name: value.clone() for name, value in one.state_dict().items()})
+        (loss_1, found_1), (loss_2, found_2) = gradient(one, batches[0]), gradient(other, batches[0])
+        assert loss_1 == loss_2
+        assert all(torch.equal(found_1[name], found_2[name]) for name in found_1)
+        one.reset()
+        fresh = bound(make(), model, graph)
+        assert gradient(one, batches[0])[0] == gradient(fresh, batches[0])[0]
+
+
+def test_half_precision_halves_the_histories_and_stays_close():
+    graph, model = graph_of("undirected", dtype=torch.float32), gcn(3, dtype=torch.float32)
+    full, half = (bound(lmc.LMC(alpha=0, precision=p), model, graph) for p in ("full", "half"))
+    found = [settled(estimator, graph) for estimator in (full, half)]
+    assert 0 < max(distance(*found).values()) < 1e-2
+    sizes = [sum(v.nbytes for n, v in e.state_dict().items() if n != "step") for e in (full, half)]
+    assert sizes[0] == 2 * sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda g, m: lmc.LMC().backward(g.batch([0])), "LMC is not bound: call bind(model, graph) first"),
+        (lambda g, m: bound(lmc.GAS(), m, g).backward(graph_of("undirected").batch([0])), "batch: it is of"),
+        (lambda g, m: lmc.LMC(alpha=1.5), "alpha=1.5: must be in [0, 1]"),
+        (lambda g, m: lmc.LMC(score="x^3"), "score='x^3': must be one of x^2, 2x-x^2, x, 1, sin"),
+        (lambda g, m: lmc.GraphFM(momentum=-1), "momentum=-1: must be in [0, 1]"),
+        (lambda g, m: lmc.GAS(precision="double").bind(m, g), "precision='double': must be one of"),
+        (lambda g, m: lmc.GAS().bind(m, g, init="random"), "init='random': must be one of zero, exact"),
+        (lambda g, m: lmc.GAS().bind(lmc.GCN(7, 4, 3), g), "model: does not take the graph's 5 features"),
+        (lambda g, m: lmc.GAS().bind(gcn(2).float(), g), "model: does not take the graph's 5 features of"),
+        (lambda g, m: lmc.GAS().bind(lmc.GCN(5, 4, 2).double(), g), "model: predicts 2 columns"),
+        (lambda g, m: bound(lmc.GAS(), m, g).load_state_dict({}), "state['embeddings.1'] is missing"),
+    ],
+)
+def test_mistakes_are_one_line(mistake, message):
+    graph, model = graph_of("undirected"), gcn(2)
+    with pytest.raises(lmc.ArgumentError) as caught:
+        mistake(graph, model)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)

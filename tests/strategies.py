@@ -16,6 +16,8 @@ class Example:
     graph: lmc.Graph
     dense: np.ndarray  # (nodes, nodes), [target, source]: summed weights
     pattern: np.ndarray  # (nodes, nodes) bool: where there is an edge
+    edges: list  # (source, target), as given
+    weights: list | None
 
 
 @st.composite
@@ -51,7 +53,7 @@ def graphs(draw, max_nodes=12):
         np.array(weights) if is_weighted else None,
         num_classes=3,
     )
-    return Example(graph, dense, pattern)
+    return Example(graph, dense, pattern, edges, weights if is_weighted else None)
 
 
 def clusterings(example, max_clusters=5):

@@ -95,7 +95,7 @@ def test_arguments_are_checked_before_the_first_batch(graph, clusters):
         lmc.batches(graph, clusters, parts_per_batch=0)
     with pytest.raises(lmc.GraphError, match=r"clusters has shape \(3,\): must be \(1000,\)"):
         lmc.batches(graph, [0, 1, 2])
-    with pytest.raises(lmc.GraphError, match=r"clusters\[0\] = -1"):
+    with pytest.raises(lmc.GraphError, match=r"clusters\[0\] = -1: clusters must be 0 or more"):
         lmc.batches(graph, torch.full((1000,), -1))
 
 

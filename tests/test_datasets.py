@@ -1,3 +1,4 @@
+import contextlib
 import os
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_near_names_are_suggested(tmp_path):
         ({"indices": np.array([1, 0, 5, 1])}, "indices[2] = 5: node ids must be in 0..2"),
         ({"x": np.array([["a"], ["b"], ["c"]])}, "x: ndarray is not an array"),
         ({"x": np.array([{}, {}, {}])}, "not a readable .npz of plain arrays"),
-        ({"x_indptr": np.array([0, 1, 1, 9])}, "features are not a matrix"),
+        ({"x_indptr": np.array([0, 1, 1, 9])}, "not a graph ("),
     ],
 )
 def test_wrong_files_are_one_line(tmp_path, changed, message):
@@ -111,10 +112,27 @@ def test_wrong_files_are_one_line(tmp_path, changed, message):
     assert "\n" not in str(caught.value)
 
 
+def test_no_byte_of_a_file_can_raise_anything_else(tmp_path):
+    np.savez_compressed(tmp_path / "g.npz", **neutral())
+    whole = (tmp_path / "g.npz").read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(whole), 300):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.integers(0, 8)
+        (tmp_path / "d.npz").write_bytes(damaged)
+        with contextlib.suppress(lmc.LMCError):
+            assert lmc.load(tmp_path / "d.npz").num_nodes == 3
+
+
+def test_one_node_without_a_split_trains(tmp_path):
+    np.savez(tmp_path / "g.npz", indptr=[0, 0], indices=np.empty(0, int), y=[0])
+    assert lmc.load(tmp_path / "g.npz").train_mask.tolist() == [True]
+
+
 def test_a_cut_off_file_is_one_line(tmp_path):
     file = tmp_path / "g.npz"
     np.savez(file, **neutral())
-    for size in (0, 10, 500):
+    for size in (500, 10, 0):
         os.truncate(file, size)
         with pytest.raises(lmc.DatasetError, match=r"not a readable \.npz"):
             lmc.load(file)

@@ -129,7 +129,7 @@ def test_a_pickle_in_the_way_is_not_opened(tmp_path):
     processed = tmp_path / "flickr" / "processed"
     processed.mkdir()
     for name in ("data.pt", "pre_transform.pt", "pre_filter.pt"):
-        (processed / name).write_bytes(b"cos\nsystem\n(S'touch executed'\ntR.")
+        (processed / name).write_bytes(f"cos\nsystem\n(S'touch {tmp_path}/executed'\ntR.".encode())
     assert lmc.load("flickr", root=tmp_path).num_nodes == 4
     assert not (tmp_path / "executed").exists()
 
@@ -149,6 +149,7 @@ def test_without_a_network_one_line_says_which_file_goes_where(tmp_path, name, f
         lmc.load(name, root=tmp_path)
     message = str(caught.value)
     assert f"{tmp_path / file} is missing and cannot be downloaded" in message
+    assert list(tmp_path.iterdir()) == []
     assert "\n" not in message
 
 

@@ -45,19 +45,18 @@ class Batch:
     _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
 
     @staticmethod
-    def of(graph: Graph, nodes: Any, scale: float = 1.0) -> Batch:
+    def of(graph: Graph, nodes: Any, scale: Any = 1.0) -> Batch:
         """The batch of any node set; see `Graph.batch`."""
-        nodes = check.tensor("nodes", nodes)
+        nodes = check.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
         if nodes.ndim != 1 or nodes.numel() == 0:
             raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be (batch,), one or more")
-        check.check_ids("nodes", nodes, graph.num_nodes)
-        if not (math.isfinite(scale) and scale > 0):
-            raise ArgumentError(f"scale={scale}: must be a positive number")
-        nodes = nodes.long().sort().values
+        nodes = check.node_ids("nodes", nodes, graph.num_nodes).long().sort().values
+        if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
+            raise ArgumentError(f"scale={scale!r}: must be a positive number")
         twice = nodes[1:][nodes.diff() == 0]
         if twice.numel():
             raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
-        return Batch(graph, nodes, _outside(graph.neighbours.rows(nodes).indices, nodes), scale)
+        return Batch(graph, nodes, _outside(graph.neighbours.rows(nodes).indices, nodes), float(scale))
 
     @property
     def num_nodes(self) -> int:
@@ -94,6 +93,12 @@ class Batch:
 
     def renormalized(self, norm: Norm = "gcn") -> CSR:
         """(batch, batch): Cluster-GCN's adjacency, normalised as if there were nothing outside."""
+        key = (self.graph.adjacency, f"renormalized {norm}")
+        if key not in self._built:
+            self._built[key] = self._renormalized(norm)
+        return self._built[key]
+
+    def _renormalized(self, norm: Norm) -> CSR:
         received = self._localized(self.graph.adjacency.rows(self.nodes))
         inside = received.keep(received.indices < self.num_nodes)
         return normalized(inside.relabel(inside.indices, self.num_nodes), norm, self.graph.x.dtype)

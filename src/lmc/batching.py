@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from lmc import addressed
 from lmc import validation as check
 from lmc.batch import Batch
-from lmc.errors import ArgumentError, GraphError
 from lmc.graph import Graph
 from lmc.normalization import Norm, normalize
 
@@ -50,7 +49,8 @@ def batches(
     [2.6666666666666665, 2.6666666666666665, 4.0]
     """
     nodes, ends = _nodes_by_cluster(graph, clusters)
-    _check_parts_per_batch(parts_per_batch)
+    parts_per_batch = check.whole_number("parts_per_batch", parts_per_batch, 1)
+    seed, epoch = check.whole_number("seed", seed, 0), check.whole_number("epoch", epoch, 0)
     num_clusters = len(ends)
     order = addressed.permutation(num_clusters, seed, _GROUPS, 0 if fixed else epoch)
     groups = [order[i : i + parts_per_batch] for i in range(0, num_clusters, parts_per_batch)]
@@ -67,17 +67,17 @@ def batches(
     return build()
 
 
-def prefetch(items: Iterator[Item]) -> Iterator[Item]:
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """The same items, the next one made in a background thread while the current one is used.
 
-    >>> list(prefetch(iter("abc")))
+    >>> list(prefetch("abc"))
     ['a', 'b', 'c']
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="lmc-prefetch") as background:
-        end = object()
-        following = background.submit(next, items, end)
+        source, end = iter(items), object()
+        following = background.submit(next, source, end)
         while (item := following.result()) is not end:
-            following = background.submit(next, items, end)
+            following = background.submit(next, source, end)
             yield item  # type: ignore[misc]
 
 
@@ -100,13 +100,12 @@ def reserved_messages(graph: Graph, clusters: Any, parts_per_batch: int = 1) -> 
     >>> shares["ClusterGCN"]
     Reserved(forward=1.0, backward=1.0)
     """
-    _, ends = _nodes_by_cluster(graph, clusters)
-    _check_parts_per_batch(parts_per_batch)
-    of_node = check.tensor("clusters", clusters)
+    parts_per_batch = check.whole_number("parts_per_batch", parts_per_batch, 1)
+    of_node = check.cluster_ids(clusters, graph.num_nodes)
     adjacency = normalize(graph, "gcn")
     same_cluster = of_node[adjacency.row_ids()] == of_node[adjacency.indices]
     within = float(same_cluster.double().mean())
-    inside = within + (1 - within) * _chance_to_meet(len(ends), parts_per_batch)
+    inside = within + (1 - within) * _chance_to_meet(len(torch.unique(of_node)), parts_per_batch)
     return {
         "ClusterGCN": Reserved(inside, inside),
         "GAS": Reserved(1.0, inside),
@@ -121,17 +120,8 @@ def _chance_to_meet(num_clusters: int, parts_per_batch: int) -> float:
     return pairs / max(1, num_clusters * (num_clusters - 1))
 
 
-def _check_parts_per_batch(parts_per_batch: int) -> None:
-    if parts_per_batch < 1:
-        raise ArgumentError(f"parts_per_batch={parts_per_batch}: must be 1 or more")
-
-
 def _nodes_by_cluster(graph: Graph, clusters: Any) -> tuple[Tensor, list[int]]:
     """(nodes,) node ids, cluster after cluster, and where each cluster that is not empty ends."""
-    of_node = check.tensor("clusters", clusters)
-    if of_node.shape != (graph.num_nodes,):
-        rule = f"must be ({graph.num_nodes},), one per node"
-        raise GraphError(f"clusters has shape {tuple(of_node.shape)}: {rule}")
-    check.check_ids("clusters", of_node, graph.num_nodes)
+    of_node = check.cluster_ids(clusters, graph.num_nodes)
     sizes = torch.unique(of_node, return_counts=True)[1]
     return of_node.argsort(stable=True), sizes.cumsum(0).tolist()

@@ -15,9 +15,25 @@ from scipy import sparse
 
 from lmc import addressed, published, storage
 from lmc.errors import DatasetError, GraphError
-from lmc.graph import MASKS, Graph
+from lmc.files import one_line
+from lmc.graph import Graph
+from lmc.pyg import MASKS
 from lmc.synthetic import synthetic
 
+# What a damaged archive makes numpy and zipfile raise.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 KNOWN_FILES = ("amazon_photo", "arxiv", "citeseer", "cora", "flickr-graph", "pubmed")
 
 
@@ -56,17 +72,21 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
 def places(root: str | Path | None) -> list[Path]:
     """Where files are looked for, in this order."""
     given = [root, os.environ.get("LMC_DATA"), "data"]
-    return [Path(place) for place in given if place]
+    return [Path(place).expanduser() for place in given if place]
 
 
 def _candidates(name: str, root: str | Path | None) -> list[Path]:
     by_name = [p for place in places(root) for p in (place / f"{name}.npz", place / name)]
-    is_path = Path(name).name != name or name.endswith(".npz")
-    return [Path(name)] if is_path else [*by_name, Path(name)]
+    own = Path(name).expanduser()
+    return [own] if _is_path(name) else [*by_name, own]
+
+
+def _is_path(name: str) -> bool:
+    return Path(name).name != name
 
 
 def _not_found(name: str, root: str | Path | None) -> str:
-    if Path(name).name != name or name.endswith(".npz"):
+    if _is_path(name):
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
     names = ["synthetic", *published.LOADERS, *KNOWN_FILES]
     near = difflib.get_close_matches(name, names, n=3)
@@ -78,17 +98,17 @@ def _not_found(name: str, root: str | Path | None) -> str:
 def read_npz(file: Path) -> Graph:
     """A graph from a neutral `.npz` file; see `load` for what it holds."""
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with open(file, "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(f"{file}: not a readable .npz of plain arrays ({error})") from None
+    except _UNREADABLE as error:
+        raise DatasetError(f"{file}: not a readable .npz of plain arrays ({one_line(error)})") from None
     missing = [name for name in ("indptr", "indices", "y") if name not in arrays]
     if missing:
         raise DatasetError(f"{file}: array {missing[0]!r} is missing")
     train, val, test = (arrays.get(name) for name in MASKS)
-    if train is None and val is None and test is None:
-        train, val, test = _random_split(len(arrays["y"]))
     try:
+        if train is None and val is None and test is None:
+            train, val, test = _random_split(len(arrays["y"]))
         return Graph.from_csr(
             arrays["indptr"],
             arrays["indices"],
@@ -101,15 +121,17 @@ def read_npz(file: Path) -> Graph:
         )
     except GraphError as error:
         raise GraphError(f"{file}: {error}") from None
-    except (KeyError, ValueError) as error:
-        raise DatasetError(f"{file}: features are not a matrix ({error})") from None
+    except (KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise DatasetError(f"{file}: not a graph ({one_line(error)})") from None
 
 
 def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
     """Dense features, from dense or sparse ones."""
     if "x_indptr" not in arrays:
         return arrays.get("x")
-    entries = (arrays["x_data"], arrays["x_indices"], arrays["x_indptr"])
+    data = np.asarray(arrays["x_data"])
+    data = data if data.dtype == np.float64 else data.astype(np.float32)  # scipy has no half precision
+    entries = (data, arrays["x_indices"], arrays["x_indptr"])
     matrix = sparse.csr_array(entries, shape=tuple(arrays["x_shape"]))
     matrix.check_format(full_check=True)
     return np.asarray(matrix.toarray())
@@ -117,5 +139,5 @@ def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
 
 def _random_split(num_nodes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
     turn = addressed.permutation(num_nodes, 0)
-    train, val = num_nodes * 6 // 10, num_nodes * 8 // 10
+    train, val = -(-num_nodes * 6 // 10), -(-num_nodes * 8 // 10)
     return turn < train, (turn >= train) & (turn < val), turn >= val

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from lmc import storage
 from lmc import validation as check
 from lmc.errors import ArgumentError, GraphError
+from lmc.pyg import MASKS, Role, union
 from lmc.sparse import CSR, index_dtype
 
 if TYPE_CHECKING:
@@ -22,20 +23,19 @@ if TYPE_CHECKING:
 
     from lmc.batch import Batch
 
-Role = Literal["train", "val", "test"]
-MASKS = ("train_mask", "val_mask", "test_mask")
-
 
 class Graph:
-    """One graph with its features, labels and split, on the CPU and not to be changed.
+    """One graph with its features, labels and split, on the CPU.
 
-    What PyG computes on the same `edge_index` is what `lmc` computes:
+    Edges mean what they mean in PyG:
 
     - an edge (j, i) carries a message from its source j to its target i;
-    - repeated edges are merged, and their weights (1 where there are none) add up;
+    - repeated edges are merged, and their weights (1 where there are none) add up, self-loops included;
     - self-loops are kept as the messages that they are; the `"gcn"` normalisation adds one only where
       it is missing. Wherever neighbours are counted, a node is not its own neighbour;
     - a node without edges is a node like any other.
+
+    Arrays are shared with the caller where their type allows it, and checked once: do not change them.
 
     Labels are one of three kinds (`task`): integer classes (`"multiclass"`), a matrix of zeros and ones
     (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is in no mask, or if
@@ -88,14 +88,11 @@ class Graph:
         task: check.Task | None = None,
         num_classes: int | None = None,
     ) -> None:
-        y = check.tensor("y", y)
-        edge_index = check.tensor("edge_index", edge_index)
-        if edge_index.numel() == 0:
-            edge_index = edge_index.reshape(2, 0).long()
-        num_nodes = _count_nodes(x, y)
-        check.check_edge_index(edge_index, num_nodes)
-        weight = _weight(edge_weight, edge_index.shape[1])
-        source, target = edge_index.to(index_dtype(num_nodes)).numpy()
+        x, y = _tensor("x", x), check.tensor("y", y)
+        num_nodes = check.count_nodes(x, y)
+        ends = check.edge_index("edge_index", check.tensor("edge_index", edge_index), num_nodes)
+        weight = _weight(edge_weight, ends.shape[1])
+        source, target = ends.to(index_dtype(num_nodes)).numpy()
         values = np.ones(len(source), np.float32) if weight is None else weight.numpy()
         edges = sparse.coo_array((values, (target, source)), shape=(num_nodes, num_nodes))
         self.adjacency = _merged(edges, weighted=weight is not None)
@@ -121,46 +118,42 @@ class Graph:
         >>> Graph.from_csr([0, 1, 2], [1, 0], torch.eye(2), [0, 1], [True, True])
         Graph(2 nodes, 2 edges, 2 features, 2 classes, undirected)
         """
-        y = check.tensor("y", y)
+        x, y = _tensor("x", x), check.tensor("y", y)
+        num_nodes = check.count_nodes(x, y)
         indptr, indices = check.tensor("indptr", indptr), check.tensor("indices", indices)
-        indices = indices if indices.numel() else indices.long()
-        num_nodes = _count_nodes(x, y)
-        check.check_csr(indptr, indices, num_nodes)
+        indptr, indices = check.csr(indptr, indices, num_nodes)
         index = index_dtype(max(num_nodes, indices.numel()))
         weight = _weight(edge_weight, indices.numel())
         adjacency = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
+        if not adjacency.is_canonical():  # else it is taken as it is, and stays on disk if it is there
+            adjacency = _merged(adjacency.to_scipy(), weighted=weight is not None)
         graph = cls.__new__(cls)
-        # What is in order already is taken as it is: on disk it stays there.
-        in_order = adjacency.is_canonical()
-        graph.adjacency = (
-            adjacency if in_order else _merged(adjacency.to_scipy(), weighted=weight is not None)
-        )
+        graph.adjacency = adjacency
         graph._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
         return graph
 
     def _set_nodes(
         self,
-        x: Any,
+        x: Tensor | None,
         y: Tensor,
         masks: Iterable[Any],
         task: check.Task | None,
         num_classes: int | None,
     ) -> None:
         num_nodes = self.num_nodes
-        x = torch.empty(num_nodes, 0) if x is None else check.tensor("x", x)
-        self.x = check.check_features(x, num_nodes)
+        self.x = check.features(torch.empty(num_nodes, 0) if x is None else x, num_nodes)
         given = {name: _mask(name, mask, num_nodes) for name, mask in zip(MASKS, masks, strict=True)}
-        check.check_masks(given, num_nodes)
+        check.masks(given, num_nodes)
         in_a_mask = torch.stack(list(given.values())).any(dim=0)
-        self.y, self.task, self.num_classes = check.check_labels(y, in_a_mask, task, num_classes)
+        self.y, self.task, self.num_classes = check.labels(y, in_a_mask, task, num_classes)
         labelled = ~check.unlabelled(self.y, self.task)
         self.train_mask, self.val_mask, self.test_mask = (m & labelled for m in given.values())
-        check.check_train_mask(self.train_mask)
+        check.trainable(self.train_mask)
 
     # -- PyG in, PyG out -------------------------------------------------------------------------
 
     @classmethod
-    def from_pyg(cls, data: Data) -> Graph:
+    def from_pyg(cls, data: Data, *, task: check.Task | None = None, num_classes: int | None = None) -> Graph:
         """From `torch_geometric.data.Data`: x, y, edge_index, edge_weight and the three masks.
 
         >>> from torch_geometric.data import Data
@@ -169,15 +162,24 @@ class Graph:
         >>> Graph.from_pyg(data)
         Graph(2 nodes, 1 edges, 1 features, 2 classes, directed)
         """
-        return cls.from_pyg_list([data])
+        return cls(**union([data], None, [""]), task=task, num_classes=num_classes)
 
     @classmethod
-    def from_pyg_list(cls, graphs: Sequence[Data], roles: Sequence[Role] | None = None) -> Graph:
+    def from_pyg_list(
+        cls,
+        graphs: Iterable[Data],
+        roles: Sequence[Role] | None = None,
+        *,
+        task: check.Task | None = None,
+        num_classes: int | None = None,
+    ) -> Graph:
         """The disjoint union of several PyG graphs, such as the 24 of PPI.
 
         Args:
             graphs: one `Data` each; node ids of the union count through them in order.
             roles: the split that each graph belongs to as a whole; None keeps each graph's own masks.
+            task: the labels' kind; None takes it from their type and shape.
+            num_classes: None for as many as occur.
 
         >>> from torch_geometric.data import Data
         >>> one = Data(torch.ones(2, 1), torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
@@ -185,29 +187,16 @@ class Graph:
         >>> both.to_pyg().edge_index.tolist(), both.test_mask.tolist()
         ([[0, 2], [1, 3]], [False, False, True, True])
         """
+        graphs = list(graphs)
         if not graphs:
             raise GraphError("graphs has length 0: a union needs one or more")
         if roles is not None and len(roles) != len(graphs):
             raise GraphError(f"roles has length {len(roles)}: must be {len(graphs)}, one per graph")
-        for i, data in enumerate(graphs):
-            for name in ("edge_index", "y"):
-                if getattr(data, name, None) is None:
-                    raise GraphError(f"graphs[{i}].{name} = None: a graph needs it")
-        sizes = [int(data.num_nodes or 0) for data in graphs]
-        starts = np.cumsum([0, *sizes[:-1]]).tolist()
-        for data, size in zip(graphs, sizes, strict=True):
-            check.check_edge_index(data.edge_index, size)
-        train, val, test = _masks_of(graphs, sizes) if roles is None else _masks_of_roles(roles, sizes)
-        edges = [data.edge_index + start for data, start in zip(graphs, starts, strict=True)]
-        return cls(
-            torch.cat(edges, dim=1),
-            _concatenated("x", graphs),
-            _concatenated("y", graphs),
-            train,
-            val,
-            test,
-            _concatenated("edge_weight", graphs),
-        )
+        for i, role in enumerate(roles or []):
+            if role not in get_args(Role):
+                raise GraphError(f"roles[{i}] = {role!r}: must be one of {', '.join(get_args(Role))}")
+        names = [f"graphs[{i}]." for i in range(len(graphs))]
+        return cls(**union(graphs, roles, names), task=task, num_classes=num_classes)
 
     def to_pyg(self) -> Data:
         """`torch_geometric.data.Data` with the merged edges, ordered by target; the rest as it is."""
@@ -236,7 +225,7 @@ class Graph:
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
-        """Open a folder that `save` wrote; the arrays stay on disk, memory-mapped, until they are read.
+        """Open a folder that `save` wrote; its arrays are memory-mapped and checked, not copied.
 
         >>> import tempfile
         >>> graph = Graph([[0], [1]], torch.ones(2, 1), [0, 1], [True, True])
@@ -250,7 +239,7 @@ class Graph:
             return cls.from_csr(**arrays, task=about["task"], num_classes=about["num_classes"])
         except (GraphError, ArgumentError) as error:
             raise GraphError(f"{path}: {error}") from None
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:  # a header without these entries
             raise GraphError(f"{path}: not a graph folder ({error})") from None
 
     # -- what it is ------------------------------------------------------------------------------
@@ -320,25 +309,23 @@ class Graph:
         return f"Graph({counts}, {sizes}, {kind})"
 
 
-def _count_nodes(x: Any, y: Tensor) -> int:
-    if x is None:
-        return y.shape[0] if y.ndim else 0
-    shape = tuple(check.tensor("x", x).shape)
-    if len(shape) != 2 or shape[0] == 0:
-        raise GraphError(f"x has shape {shape}: must be (nodes, features) with a node or more")
-    return shape[0]
-
-
 def _weight(edge_weight: Any, num_edges: int) -> Tensor | None:
     if edge_weight is None:
         return None
-    return check.check_edge_weight(check.tensor("edge_weight", edge_weight), num_edges)
+    return check.edge_weight(check.tensor("edge_weight", edge_weight), num_edges)
+
+
+def _tensor(name: str, array: Any) -> Tensor | None:
+    return None if array is None else check.tensor(name, array)
 
 
 def _merged(edges: sparse.sparray, *, weighted: bool) -> CSR:
     """CSR of edges whose repetitions are added up; without values if every weight turns out to be 1."""
     merged = CSR.from_scipy(edges)
-    return merged if weighted or merged.num_entries < edges.nnz else _ones(merged)
+    if merged.values is None or (not weighted and merged.num_entries == edges.nnz):
+        return _ones(merged)
+    check.finite("edge_weight, added up", merged.values, "edge weights must be finite")
+    return merged
 
 
 def _ones(matrix: CSR) -> CSR:
@@ -350,38 +337,3 @@ def _mask(name: str, mask: Any, num_nodes: int) -> Tensor:
     if mask is None:
         return torch.zeros(num_nodes, dtype=torch.bool)
     return check.tensor(name, mask)
-
-
-def _concatenated(name: str, graphs: Sequence[Data]) -> Tensor | None:
-    """An array of every graph, one after the other; None where no graph has it."""
-    arrays: list[Any] = [getattr(data, name, None) for data in graphs]
-    missing = [i for i, array in enumerate(arrays) if array is None]
-    if len(missing) == len(arrays):
-        return None
-    if missing:
-        raise GraphError(f"graphs[{missing[0]}].{name} = None: other graphs of the union have it")
-    widths = [array.shape[1:] for array in arrays]
-    for i, width in enumerate(widths):
-        if width != widths[0]:
-            shape = tuple(arrays[i].shape)
-            raise GraphError(f"graphs[{i}].{name} has shape {shape}: graphs[0] differs in columns")
-    return torch.cat(arrays)
-
-
-def _masks_of(graphs: Sequence[Data], sizes: Sequence[int]) -> list[Tensor]:
-    """Every graph's own masks, one after the other; a graph without one has no such node."""
-    columns = []
-    for name in MASKS:
-        parts = [_mask(name, getattr(data, name, None), n) for data, n in zip(graphs, sizes, strict=True)]
-        columns.append(torch.cat(parts))
-    return columns
-
-
-def _masks_of_roles(roles: Sequence[Role], sizes: Sequence[int]) -> list[Tensor]:
-    """One mask per role: the nodes of the graphs that play it."""
-    known = get_args(Role)
-    for i, role in enumerate(roles):
-        if role not in known:
-            raise GraphError(f"roles[{i}] = {role!r}: must be one of {', '.join(known)}")
-    of_node = torch.tensor([known.index(role) for role in roles]).repeat_interleave(torch.tensor(sizes))
-    return [of_node == i for i in range(len(known))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -10,11 +11,11 @@ from torch import Tensor
 
 from lmc.errors import ArgumentError, GraphError
 from lmc.graph import Graph
-from lmc.sparse import CSR
+from lmc.sparse import CSR, index_dtype
 
 Norm = Literal["gcn", "mean", "sum"]
 
-_cache: WeakKeyDictionary[Graph, dict[tuple[Norm, bool], CSR]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Graph, dict[tuple[str, bool], CSR]] = WeakKeyDictionary()
 
 
 def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -31,10 +32,7 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     >>> normalize(pair, "gcn").to_dense().tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
-    known = _cache.setdefault(graph, {})
-    if (norm, False) not in known:
-        known[norm, False] = normalized(graph.adjacency, norm, graph.x.dtype)
-    return known[norm, False]
+    return _kept(graph, norm, False, lambda: normalized(graph.adjacency, norm, graph.x.dtype))
 
 
 def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -44,17 +42,26 @@ def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
     >>> normalize_transposed(pair) is normalize(pair)
     True
     """
-    known = _cache.setdefault(graph, {})
-    if (norm, True) not in known:
-        forward = normalize(graph, norm)
+    forward = normalize(graph, norm)
+
+    def transpose() -> CSR:
         transposed = forward.transpose()
-        known[norm, True] = forward if transposed.equal(forward) else transposed
-    return known[norm, True]
+        return forward if transposed.equal(forward) else transposed
+
+    return _kept(graph, norm, True, transpose)
+
+
+def _kept(graph: Graph, norm: Norm, transposed: bool, compute: Callable[[], CSR]) -> CSR:
+    known = _cache.setdefault(graph, {})
+    key = (str(norm), transposed)
+    if key not in known:
+        known[key] = compute()
+    return known[key]
 
 
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency; see `normalize`."""
-    if norm not in get_args(Norm):
+    if not isinstance(norm, str) or norm not in get_args(Norm):
         raise ArgumentError(f"norm={norm!r}: must be one of {', '.join(get_args(Norm))}")
     if norm == "gcn":
         adjacency = _with_self_loops(adjacency)
@@ -63,9 +70,9 @@ def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
         degree = adjacency.row_sums()
         negative = degree < 0
         if bool(negative.any()):
-            i = int(negative.nonzero()[0, 0])
+            row = int(negative.nonzero()[0, 0])
             rule = f"norm={norm!r} needs sums of zero or more"
-            raise GraphError(f"edge_weight: the weights into node {i} sum to {degree[i]}; {rule}")
+            raise GraphError(f"edge_weight: row {row} of the adjacency sums to {degree[row]}; {rule}")
         power = degree.pow(-0.5 if norm == "gcn" else -1.0)
         power[degree == 0] = 0.0
         factor = power[adjacency.row_ids()]
@@ -81,7 +88,8 @@ def _ones_like(matrix: CSR) -> Tensor:
 
 def _with_self_loops(a: CSR) -> CSR:
     """A with a diagonal entry 1 in every row that has none, columns kept in order."""
-    rows, index = a.row_ids(), a.indptr.dtype
+    index = index_dtype(a.num_entries + a.shape[0])
+    rows = a.row_ids().to(index)
     lacks = torch.ones(a.shape[0], dtype=index)
     lacks[rows[a.indices == rows]] = 0
     added_before = torch.zeros(a.shape[0] + 1, dtype=index)

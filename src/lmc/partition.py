@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import tempfile
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +17,9 @@ from scipy.sparse import csgraph
 from torch import Tensor
 
 from lmc import addressed
+from lmc import validation as check
 from lmc.errors import ArgumentError
+from lmc.files import write_atomically
 from lmc.graph import Graph
 
 Method = Literal["metis", "bfs", "random"]
@@ -47,8 +49,7 @@ def partition(
     """
     if method not in get_args(Method):
         raise ArgumentError(f"method={method!r}: must be one of {', '.join(get_args(Method))}")
-    if parts < 1:
-        raise ArgumentError(f"parts={parts}: must be 1 or more")
+    parts, seed = check.whole_number("parts", parts, 1), check.whole_number("seed", seed, 0)
     if method == "metis" and not _has_metis():
         warnings.warn('pymetis is not installed: method="bfs" is used instead', stacklevel=2)
         method = "bfs"
@@ -83,7 +84,7 @@ def _metis(graph: Graph, parts: int, seed: int) -> NDArray[np.int64]:
         neighbours.indptr.numpy().astype(dtype, copy=False),
         neighbours.indices.numpy().astype(dtype, copy=False),
     )
-    options = pymetis.Options(seed=seed)
+    options = pymetis.Options(seed=seed % 2**31)
     return np.asarray(pymetis.part_graph(parts, adjacency, options=options).vertex_part)
 
 
@@ -142,17 +143,9 @@ def _read(file: Path | None, num_nodes: int) -> NDArray[np.int64] | None:
 
 
 def _write(file: Path | None, clusters: NDArray[np.int64]) -> None:
-    """Under another name first, so that no reader sees half a file; a full or closed disk is no error."""
+    """A disk that is full or closed costs the cache, not the result."""
     if file is None:
         return
-    try:
+    with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".partial", delete=False) as partial:
-            try:
-                np.lib.format.write_array(partial, clusters.astype(np.int32), allow_pickle=False)
-                partial.close()
-                os.replace(partial.name, file)
-            except OSError:
-                os.unlink(partial.name)
-    except OSError:
-        return
+        write_atomically(file, lambda opened: np.save(opened, clusters.astype(np.int32)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,7 +14,9 @@ import torch
 
 from lmc import storage
 from lmc.errors import DatasetError, GraphError, LMCError
-from lmc.graph import Graph, Role
+from lmc.files import one_line
+from lmc.graph import Graph
+from lmc.pyg import Role
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -76,10 +79,9 @@ def _ogb(folder: Path) -> Graph:
     with contextlib.redirect_stdout(sys.stderr):
         if not (folder / "raw").is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            archive = Path(download_url(about["url"], str(folder.parent)))
-            extract_zip(str(archive), str(folder.parent))
-            archive.unlink()
-            (folder.parent / about["download_name"]).rename(folder)
+            with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
+                extract_zip(download_url(about["url"], partial), partial)
+                (Path(partial) / about["download_name"]).rename(folder)
         graph = read_csv_graph_raw(str(folder / "raw"))[0]
     masks = torch.zeros(3, graph["num_nodes"], dtype=torch.bool)
     for mask, part in zip(masks, ("train", "valid", "test"), strict=True):
@@ -131,6 +133,9 @@ def load(name: str, places: Sequence[Path]) -> Graph:
     except LMCError as error:
         raise type(error)(f"{name} in {folder}: {error}") from None
     except Exception as error:  # a parser, a network or a disk of someone else's
+        for made in (folder / "raw", folder):
+            with contextlib.suppress(OSError):
+                made.rmdir()  # only what is empty goes
         raise DatasetError(_reason(name, folder, raw, error)) from None
     with contextlib.suppress(GraphError):  # a disk that cannot be written costs time, not the graph
         graph.save(folder / "graph")
@@ -138,7 +143,7 @@ def load(name: str, places: Sequence[Path]) -> Graph:
 
 
 def _reason(name: str, folder: Path, raw: tuple[str, ...], error: Exception) -> str:
-    why = f"{type(error).__name__}: {error}".splitlines()[0]
+    why = f"{type(error).__name__}: {one_line(error)}"
     missing = [folder / "raw" / file for file in raw if not (folder / "raw" / file).is_file()]
     if not missing:
         return f"{name}: the files in {folder} cannot be read ({why})"

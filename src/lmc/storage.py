@@ -1,11 +1,14 @@
-"""A graph on disk: a folder of plain `.npy` arrays and a `graph.json` that is written last."""
+"""A graph on disk: a folder of plain `.npy` arrays and a `graph.json` that names them.
+
+Arrays are written first and the header last, by an atomic replacement: whenever a save is killed, the folder
+opens as the graph that was there before, or not at all if there was none.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
+import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmc.errors import GraphError
+from lmc.files import one_line, write_atomically, write_synced
 
 HEADER = "graph.json"
 FORMAT = "lmc-graph"
@@ -20,79 +24,86 @@ VERSION = 1
 REQUIRED = ("indptr", "indices", "x", "y", "train_mask", "val_mask", "test_mask")
 OPTIONAL = ("edge_weight",)
 
+# x.npy; a graph that replaces another has x.<token>.npy, so that both are whole until the header changes.
+_ARRAY = re.compile(rf"({'|'.join((*REQUIRED, *OPTIONAL))})(\.[0-9a-f]{{8}})?\.npy")
+
 
 def save(path: Path, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write the folder under another name, move it into place, and only then add its header.
-
-    A folder without a header does not open, so whatever moment a save is killed at, what opens is whole.
-    """
-    if path.exists() and not (path / HEADER).is_file():
-        raise GraphError(f"{path}: exists and is not a graph folder; nothing was written")
-    header = {"format": FORMAT, "version": VERSION, "arrays": sorted(arrays), **about}
+    """Write the folder, or replace the graph in it."""
+    before = _files(path)
+    token = f".{uuid.uuid4().hex[:8]}" if before else ""
+    files = {name: f"{name}{token}.npy" for name in arrays}
+    header = {"format": FORMAT, "version": VERSION, **about, "arrays": files}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+        path.mkdir(parents=True, exist_ok=True)
+        for name, file in files.items():
+            write_synced(path / file, lambda opened, name=name: _write(opened, arrays[name]))  # type: ignore[misc]
+        write_atomically(path / HEADER, lambda opened: opened.write(json.dumps(header, indent=2).encode()))
+        for file in before:
+            (path / file).unlink(missing_ok=True)
     except OSError as error:
-        raise GraphError(f"{path}: cannot be written ({error.strerror})") from None
+        raise GraphError(f"{path}: cannot be written ({one_line(error)})") from None
+
+
+def _files(path: Path) -> list[str]:
+    """The arrays in the folder that a save will replace; a folder of other things is left alone."""
     try:
-        for name, array in arrays.items():
-            with open(partial / f"{name}.npy", "wb") as file:
-                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-                _sync(file)
-        with open(partial / f".{HEADER}", "w", encoding="utf-8") as text:
-            json.dump(header, text, indent=2)
-            _sync(text)
-        _replace(path, partial)
-        (path / f".{HEADER}").rename(path / HEADER)
+        names = sorted(file.name for file in path.iterdir())
+    except FileNotFoundError:
+        return []
     except OSError as error:
-        raise GraphError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        raise GraphError(f"{path}: cannot be written ({one_line(error)})") from None
+    arrays = [name for name in names if _ARRAY.fullmatch(name)]
+    others = [name for name in names if name not in arrays and HEADER not in name]
+    if others and HEADER not in names:
+        raise GraphError(f"{path}: holds {others[0]!r} and is not a graph folder; nothing was written")
+    return arrays
 
 
-def _replace(path: Path, new: Path) -> None:
-    """Move the folder `new` to `path`; what was there comes back if that fails."""
-    if not path.exists():
-        new.rename(path)
-        return
-    old = new.with_suffix(".replaced")
-    path.rename(old)
-    try:
-        new.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+def _write(file: Any, array: NDArray[Any]) -> None:
+    np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
 
 def open_folder(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the memory-mapped arrays (copy on write: the files never change)."""
+    header = _header(path)
     try:
-        header = json.loads((path / HEADER).read_text(encoding="utf-8"))
+        return header, _arrays(path, header)
+    except GraphError:
+        # Perhaps the graph was replaced between the reading of its header and of its arrays.
+        header = _header(path)
+        return header, _arrays(path, header)
+
+
+def _header(path: Path) -> dict[str, Any]:
+    file = path / HEADER
+    try:
+        header = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise GraphError(f"{path}: not a graph folder, {HEADER} is missing") from None
-    except (OSError, ValueError) as error:
-        raise GraphError(f"{path / HEADER}: cannot be read ({error})") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise GraphError(f"{file}: cannot be read ({one_line(error)})") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise GraphError(f"{path / HEADER}: does not describe a graph folder")
+        raise GraphError(f"{file}: does not describe a graph folder")
     if header.get("version") != VERSION:
-        rule = f"this version of lmc reads {VERSION}"
-        raise GraphError(f"{path / HEADER}: version {header.get('version')}; {rule}")
+        raise GraphError(f"{file}: version {header.get('version')!r}; this version of lmc reads {VERSION}")
+    return header
+
+
+def _arrays(path: Path, header: dict[str, Any]) -> dict[str, NDArray[Any]]:
     listed = header.get("arrays")
-    names = [name for name in (*REQUIRED, *OPTIONAL) if isinstance(listed, list) and name in listed]
-    missing = [name for name in REQUIRED if name not in names]
+    files = listed if isinstance(listed, dict) else {}
+    missing = [name for name in REQUIRED if name not in files]
     if missing:
         raise GraphError(f"{path / HEADER}: array {missing[0]!r} is missing")
-    return header, {name: _mapped(path / f"{name}.npy") for name in names}
+    for name, file in files.items():
+        if not (isinstance(file, str) and (match := _ARRAY.fullmatch(file)) and match[1] == name):
+            raise GraphError(f"{path / HEADER}: {file!r} is not the file of array {name!r}")
+    return {name: _mapped(path / file) for name, file in files.items()}
 
 
 def _mapped(file: Path) -> NDArray[Any]:
     try:
         return np.lib.format.open_memmap(file, mode="c")
-    except (OSError, ValueError, EOFError) as error:
-        raise GraphError(f"{file}: cannot be read ({error})") from None
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+    except (OSError, ValueError, EOFError, OverflowError, TypeError) as error:
+        raise GraphError(f"{file}: cannot be read ({one_line(error)})") from None

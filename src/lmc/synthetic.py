@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lmc import addressed
+from lmc import validation as check
 from lmc.errors import ArgumentError
 from lmc.graph import Graph
 from lmc.sparse import CSR
@@ -44,13 +45,9 @@ def synthetic(
     >>> synthetic(nodes=1000, seed=1)
     Graph(1,000 nodes, 9,374 edges, 64 features, 10 classes, undirected)
     """
-    for name, value, least in (
-        ("nodes", nodes, 2),
-        ("classes", classes, 1),
-        ("features", features, 1),
-    ):
-        if value < least:
-            raise ArgumentError(f"{name}={value}: must be {least} or more")
+    nodes, seed = check.whole_number("nodes", nodes, 2), check.whole_number("seed", seed, 0)
+    classes = check.whole_number("classes", classes, 1)
+    features = check.whole_number("features", features, 1)
     if not 0 <= degree < nodes:
         raise ArgumentError(f"degree={degree}: must be 0 or more, and less than nodes={nodes}")
     if classes > nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -9,19 +10,48 @@ import torch
 from torch import Tensor
 
 from lmc.errors import ArgumentError, GraphError
+from lmc.files import one_line
 
 Task = Literal["multiclass", "multilabel", "regression"]
 
 
-def tensor(name: str, array: Any) -> Tensor:
-    """A detached CPU tensor of any array, without a copy where possible."""
-    if isinstance(array, np.ndarray):
-        array = np.require(array, requirements=["C", "W"])  # what torch can share
+def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+    """An integer in least .. most, of any type that counts as one; else ArgumentError."""
     try:
-        return torch.as_tensor(array).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise GraphError(f"{name}: {type(array).__name__} is not an array ({reason})") from None
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name}={value!r}: must be an integer") from None
+    if not least <= number <= most:
+        rule = f"{least} or more" if number < least else f"at most {most}"
+        raise ArgumentError(f"{name}={number}: must be {rule}")
+    return number
+
+
+def tensor(name: str, array: Any) -> Tensor:
+    """A detached, dense CPU tensor of any array, without a copy where possible."""
+    try:
+        if not isinstance(array, Tensor) and hasattr(array, "__array__"):
+            array = np.require(array, requirements=["C", "W"])  # what torch can share
+        result = torch.as_tensor(array).detach().cpu()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise GraphError(f"{name}: {type(array).__name__} is not an array ({one_line(error)})") from None
+    if result.layout != torch.strided:
+        raise GraphError(f"{name} has layout {result.layout}: must be dense")
+    if result.is_complex():
+        raise GraphError(f"{name} has type {result.dtype}: must be real")
+    return result
+
+
+def count_nodes(x: Tensor | None, y: Tensor, prefix: str = "") -> int:
+    """How many nodes there are: the rows of the features, or of the labels where there are none."""
+    if x is None:
+        if y.ndim == 0 or len(y) == 0:
+            raise GraphError(f"{prefix}y has shape {tuple(y.shape)}: must be (nodes,) or (nodes, columns)")
+        return len(y)
+    if x.ndim != 2 or len(x) == 0:
+        shape = tuple(x.shape)
+        raise GraphError(f"{prefix}x has shape {shape}: must be (nodes, features) with a node or more")
+    return len(x)
 
 
 def first(mask: Tensor) -> tuple[int, ...]:
@@ -43,75 +73,88 @@ def _require_shape(name: str, array: Tensor, right: bool, rule: str) -> None:
         raise GraphError(f"{name} has shape {tuple(array.shape)}: {rule}")
 
 
-def _require_finite(name: str, array: Tensor, rule: str) -> None:
+def finite(name: str, array: Tensor, rule: str) -> Tensor:
+    """The same numbers, all finite, as float64 where they are and as float32 otherwise."""
+    array = array if array.dtype == torch.float64 else array.float()
     # A finite sum proves every term finite, and takes no memory; the rest is for the message.
     if not bool(torch.isfinite(array.sum())):
         _reject(name, array, ~torch.isfinite(array), rule)
+    return array
 
 
-def _require_integers(name: str, array: Tensor, rule: str) -> None:
-    if array.dtype == torch.bool or array.is_floating_point() or array.is_complex():
+def integers(name: str, array: Tensor, rule: str) -> Tensor:
+    """The same numbers in int32 or int64, which neither wrap nor lack operations."""
+    if array.numel() == 0:
+        return array.long()
+    if array.dtype == torch.bool or array.is_floating_point():
         raise GraphError(f"{name} has type {array.dtype}: {rule}")
+    return array if array.dtype in (torch.int32, torch.int64) else array.long()
 
 
-def check_ids(name: str, ids: Tensor, num_nodes: int) -> None:
-    """Node ids are integers in 0 .. num_nodes - 1."""
-    _require_integers(name, ids, "node ids must be integers")
+def node_ids(name: str, ids: Tensor, num_nodes: int) -> Tensor:
+    """Integers in 0 .. num_nodes - 1."""
+    ids = integers(name, ids, "node ids must be integers")
     if ids.numel():
         low, high = torch.aminmax(ids)
         if low < 0 or high >= num_nodes:
             rule = f"node ids must be in 0..{num_nodes - 1}, for {num_nodes} nodes"
             _reject(name, ids, (ids < 0) | (ids >= num_nodes), rule)
+    return ids
 
 
-def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
+def edge_index(name: str, ends: Tensor, num_nodes: int) -> Tensor:
     """(2, edges) node ids, sources above targets."""
-    right = edge_index.ndim == 2 and edge_index.shape[0] == 2
-    _require_shape("edge_index", edge_index, right, "must be (2, edges), sources above targets")
-    check_ids("edge_index", edge_index, num_nodes)
+    if ends.numel() == 0 and ends.ndim < 2:
+        ends = ends.reshape(2, 0)
+    right = ends.ndim == 2 and ends.shape[0] == 2
+    _require_shape(name, ends, right, "must be (2, edges), sources above targets")
+    return node_ids(name, ends, num_nodes)
 
 
-def check_csr(indptr: Tensor, indices: Tensor, num_nodes: int) -> None:
-    """(nodes + 1,) offsets that start at 0, never fall and end at the number of node ids."""
+def csr(indptr: Tensor, indices: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """(nodes + 1,) offsets that start at 0, never fall and end at the number of node ids; the ids."""
     _require_shape("indices", indices, indices.ndim == 1, "must be (edges,)")
     right = indptr.ndim == 1 and indptr.numel() == num_nodes + 1
     _require_shape("indptr", indptr, right, f"must be ({num_nodes + 1},), nodes + 1")
-    _require_integers("indptr", indptr, "offsets must be integers")
+    indptr = integers("indptr", indptr, "offsets must be integers")
     if indptr[0] != 0:
         raise GraphError(f"indptr[0] = {int(indptr[0])}: offsets must start at 0")
     falls = torch.zeros(indptr.numel(), dtype=torch.bool)
-    falls[1:] = indptr.diff() < 0
+    falls[1:] = indptr[1:] < indptr[:-1]
     _reject("indptr", indptr, falls, "offsets must not fall")
     if indptr[-1] != indices.numel():
         last = f"indptr[{num_nodes}] = {int(indptr[-1])}"
         raise GraphError(f"{last}: offsets must end at the number of indices, {indices.numel()}")
-    check_ids("indices", indices, num_nodes)
+    return indptr, node_ids("indices", indices, num_nodes)
 
 
-def check_edge_weight(edge_weight: Tensor, num_edges: int) -> Tensor:
-    """(edges,) finite; returned as floating point."""
-    right = edge_weight.ndim == 1 and edge_weight.numel() == num_edges
-    _require_shape("edge_weight", edge_weight, right, f"must be ({num_edges},), one per edge")
-    weight = edge_weight if edge_weight.is_floating_point() else edge_weight.float()
-    _require_finite("edge_weight", weight, "edge weights must be finite")
-    return weight
+def cluster_ids(clusters: Any, num_nodes: int) -> Tensor:
+    """(nodes,) integers from 0, gaps allowed."""
+    ids = tensor("clusters", clusters)
+    _require_shape("clusters", ids, ids.shape == (num_nodes,), f"must be ({num_nodes},), one per node")
+    ids = integers("clusters", ids, "clusters must be integers")
+    _reject("clusters", ids, ids < 0, "clusters must be 0 or more")
+    return ids
 
 
-def check_features(x: Tensor, num_nodes: int) -> Tensor:
-    """(nodes, features) finite; returned as float64 where it is, as float32 otherwise."""
+def edge_weight(weight: Tensor, num_edges: int) -> Tensor:
+    """(edges,) finite, as float64 where it is and as float32 otherwise."""
+    right = weight.ndim == 1 and weight.numel() == num_edges
+    _require_shape("edge_weight", weight, right, f"must be ({num_edges},), one per edge")
+    return finite("edge_weight", weight, "edge weights must be finite")
+
+
+def features(x: Tensor, num_nodes: int) -> Tensor:
+    """(nodes, features) finite, as float64 where they are and as float32 otherwise."""
     right = x.ndim == 2 and x.shape[0] == num_nodes
     _require_shape("x", x, right, f"must be ({num_nodes}, features)")
-    if x.is_complex():
-        raise GraphError(f"x has type {x.dtype}: features must be real")
-    x = x if x.dtype == torch.float64 else x.float()
-    _require_finite("x", x, "features must be finite")
-    return x
+    return finite("x", x, "features must be finite")
 
 
-def check_masks(masks: dict[str, Tensor], num_nodes: int) -> None:
+def masks(given: dict[str, Tensor], num_nodes: int) -> None:
     """(nodes,) bool each, no node in two."""
     seen: dict[str, Tensor] = {}
-    for name, mask in masks.items():
+    for name, mask in given.items():
         right = mask.ndim == 1 and mask.numel() == num_nodes
         _require_shape(name, mask, right, f"must be ({num_nodes},), one per node")
         if mask.dtype != torch.bool:
@@ -139,7 +182,7 @@ def unlabelled(y: Tensor, task: Task) -> Tensor:
     return torch.zeros(y.shape[0], dtype=torch.bool)
 
 
-def check_labels(
+def labels(
     y: Tensor, in_a_mask: Tensor, task: Task | None, num_classes: int | None
 ) -> tuple[Tensor, Task, int]:
     """Labels of one of three kinds; returns them, their kind and the width of a prediction.
@@ -151,23 +194,22 @@ def check_labels(
         task: the kind, or None to take it from the type and shape of `y`.
         num_classes: how many classes there are, or None for those that occur.
     """
+    if num_classes is not None:
+        num_classes = whole_number("num_classes", num_classes, 1)
     if task is not None and task not in get_args(Task):
         raise ArgumentError(f"task={task!r}: must be one of {', '.join(get_args(Task))}")
     num_nodes = in_a_mask.numel()
     right = y.ndim in (1, 2) and y.shape[0] == num_nodes
     _require_shape("y", y, right, f"must be ({num_nodes},) or ({num_nodes}, columns)")
-    if y.is_complex():
-        raise GraphError(f"y has type {y.dtype}: labels must be real")
     if y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():
         y = y[:, 0]
     task = task or task_of(y)
     if task == "multiclass":
-        _require_integers("y", y, "classes must be integers")
         _require_shape("y", y, y.ndim == 1, f"must be ({num_nodes},) for classes")
-        y = y.long()
-        num_classes = num_classes or max(1, int(y.max()) + 1 if y.numel() else 1)
+        y = integers("y", y, "classes must be integers").long()
+        num_classes = num_classes or max(1, int(y.max()) + 1)
         rule = f"classes must be in 0..{num_classes - 1}, or -1 for unlabelled"
-        _reject("y", y, (y < -1) | (y >= num_classes), rule)
+        _reject("y", y, (y < -1) | (y > num_classes - 1), rule)
         return y, task, num_classes
 
     y = y if y.dtype == torch.float64 else y.float()
@@ -185,7 +227,7 @@ def check_labels(
     return y, task, width
 
 
-def check_train_mask(train_mask: Tensor) -> None:
+def trainable(train_mask: Tensor) -> None:
     """At least one labelled node to learn from."""
     if not bool(train_mask.any()):
         nodes = train_mask.numel()

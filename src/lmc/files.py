@@ -1,0 +1,41 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_synced(file: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file and have the disk confirm it; what cannot be written whole is removed again."""
+    try:
+        with open(file, "wb") as opened:
+            write(opened)
+            opened.flush()
+            os.fsync(opened.fileno())
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write under another name first, so that no reader and no crash sees half a file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "a", lambda file: file.write(b"whole"))
+    ...     (Path(folder) / "a").read_bytes()
+    b'whole'
+    """
+    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
+    write_synced(partial, write)
+    os.replace(partial, file)
+
+
+def one_line(error: BaseException) -> str:
+    """Why, in one line."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0]

@@ -1,0 +1,30 @@
+"""The README's examples, run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_examples_run(example, tmp_path):
+    command = [sys.executable, "-W", "error::UserWarning", "-c", example]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_every_file_of_the_map_exists():
+    root = Path(__file__).parents[1] / "src" / "lmc"
+    rows = re.findall(r"^\| (`[^|]+) \|", README.split("## Map of the files")[1], re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(named) > 15
+    for name in named:
+        assert list(root.glob(name)) if "*" in name else (root / name).exists(), name
+    top = {path.name for path in root.glob("*.py")} - {"__init__.py"}
+    assert top <= set(named)

@@ -48,9 +48,9 @@ def pyg_gcn(model, data, options):
         if options.get("residual") and z.shape == h.shape:
             z = z + h
         if place + 1 < len(model.layers):
-            h = norm(f"layers.{place + 1}.message.parts.0", z).relu()
+            h = norm(f"layers.{place + 1}.message.norm", z).relu()
     if options.get("linear_out"):
-        z = functional.linear(norm("head.parts.0.parts.0", z).relu(), *parameters("head.parts.1"))
+        z = functional.linear(norm("head.parts.0.norm", z).relu(), *parameters("head.parts.1"))
     return z, leaves
 
 

@@ -148,7 +148,7 @@ def test_gradient_error_by_hand():
     assert errors.bias["total"] == pytest.approx(float(((e - g).norm(dim=1) / size).mean()))
     deviation = (g - full).norm(dim=1).square().mean().sqrt() / size
     assert errors.variance["total"] == pytest.approx(float(deviation))
-    assert list(errors) == ["layers.0", "total", "layers.1", "layers.2"]
+    assert list(errors) == ["layers.0", "layers.1", "layers.2", "total"]
     assert all(errors[p] <= errors.bias[p] + errors.variance[p] + 1e-12 for p in errors)
 
 

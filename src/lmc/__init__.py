@@ -1,5 +1,12 @@
 """Train graph neural networks on one large graph by mini-batches, with gradients you can trust."""
 
+import os
+
+# Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
+# to be known before; whoever has set it otherwise is left alone.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+
+
 from lmc.batch import Batch
 from lmc.batching import Reserved, batches, prefetch, reserved_messages
 from lmc.datasets import load

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from lmc import kernels
 from lmc import validation as check
 from lmc.errors import ArgumentError, GraphError
 from lmc.graph import Graph
@@ -26,8 +27,8 @@ class Batch:
 
     Attributes:
         graph: where it comes from.
-        nodes: (batch,) int64, the graph's own ids, ascending.
-        halo: (halo,) int64, the neighbours of `nodes` outside of them, ascending.
+        nodes: (batch,) int64, the graph's own ids, in the order they were given in.
+        halo: (halo,) int64, the neighbours of `nodes` outside of them, in the order of first appearance.
         scale: what an estimate over `nodes` is multiplied by to stand for all nodes.
 
     >>> path = Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
@@ -50,13 +51,16 @@ class Batch:
         nodes = check.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
         if nodes.ndim != 1 or nodes.numel() == 0:
             raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be (batch,), one or more")
-        nodes = check.node_ids("nodes", nodes, graph.num_nodes).long().sort().values
+        nodes = check.node_ids("nodes", nodes, graph.num_nodes).long()
         if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
             raise ArgumentError(f"scale={scale!r}: must be a positive number")
-        twice = nodes[1:][nodes.diff() == 0]
+        ascending = nodes.sort().values
+        twice = ascending[1:][ascending.diff() == 0]
         if twice.numel():
             raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
-        return Batch(graph, nodes, _outside(graph.neighbours.rows(nodes).indices, nodes), float(scale))
+        neighbours = graph.neighbours
+        members = kernels.chosen().members(neighbours.indptr, neighbours.indices, nodes)
+        return Batch(graph, nodes, members[len(nodes) :], float(scale))
 
     @property
     def num_nodes(self) -> int:
@@ -99,33 +103,27 @@ class Batch:
         return self._built[key]
 
     def _renormalized(self, norm: Norm) -> CSR:
-        received = self._localized(self.graph.adjacency.rows(self.nodes))
-        inside = received.keep(received.indices < self.num_nodes)
-        return normalized(inside.relabel(inside.indices, self.num_nodes), norm, self.graph.x.dtype)
+        received = self._localized(self.graph.adjacency, self.nodes)
+        inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes)
+        return normalized(inside.ordered(), norm, self.graph.x.dtype)
 
     def alone(self) -> Batch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
-        return _Alone(self.graph, self.nodes, self.halo[:0], self.scale)
+        return Alone(self.graph, self.nodes, self.halo[:0], self.scale)
 
     def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
         if (matrix, which) not in self._built:
-            rows = matrix.rows(self.nodes if which == "nodes" else self.halo)
-            self._built[matrix, which] = self._localized(rows)
+            self._built[matrix, which] = self._localized(
+                matrix, self.nodes if which == "nodes" else self.halo
+            )
         return self._built[matrix, which]
 
-    def _localized(self, rows: CSR) -> CSR:
-        """The entries whose column is a local row, under its local number."""
-        ids, local = self._ascending
-        place = torch.searchsorted(ids, rows.indices).clamp_(max=ids.numel() - 1)
-        within = ids[place] == rows.indices
-        if not bool(within.all()):
-            rows, place = rows.keep(within), place[within]
-        return rows.relabel(local[place], ids.numel())
-
-    @cached_property
-    def _ascending(self) -> tuple[Tensor, Tensor]:
-        """(batch + halo,) the ids of the local rows in order, and the local number of each."""
-        return self.members.to(self.graph.adjacency.indices.dtype).sort()
+    def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
+        """These rows of a matrix, with the entries whose column is a local row, under its local number."""
+        localize = kernels.chosen().localize
+        given = (matrix.indptr, matrix.indices, matrix.values)
+        indptr, indices, values = localize(*given, rows, self.members)
+        return CSR(indptr, indices, values, len(self.members))
 
     # -- what is known of its nodes --------------------------------------------------------------
 
@@ -148,24 +146,23 @@ class Batch:
     @cached_property
     def local_degree(self) -> Tensor:
         """(halo,) how many of these are in the batch or the halo."""
-        return self._localized(self.graph.neighbours.rows(self.halo)).row_lengths()
+        return self._localized(self.graph.neighbours, self.halo).row_lengths()
 
     def __repr__(self) -> str:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
 
 
-class _Alone(Batch):
+class Alone(Batch):
     """A batch without a halo, normalised within."""
 
     def block(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch): `renormalized`."""
         return self.renormalized(norm)
 
     def transposed_block(self, norm: Norm = "gcn") -> CSR:
-        return self.renormalized(norm).transpose()
-
-
-def _outside(neighbours: Tensor, nodes: Tensor) -> Tensor:
-    """(halo,) int64, ascending: the distinct neighbours that are not in the ascending `nodes`."""
-    candidates: Tensor = torch.unique(neighbours).long()
-    place = torch.searchsorted(nodes, candidates).clamp_(max=nodes.numel() - 1)
-    return candidates[nodes[place] != candidates]
+        """(batch, batch): its transpose, the same object if symmetric."""
+        forward = self.renormalized(norm)
+        if (forward, "transposed") not in self._built:
+            transposed = forward.transpose()
+            self._built[forward, "transposed"] = forward if transposed.equal(forward) else transposed
+        return self._built[forward, "transposed"]

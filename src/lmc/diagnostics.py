@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +16,7 @@ from lmc.estimators.exact import exact_values
 from lmc.estimators.layerwise import NoHalo
 from lmc.graph import Graph
 from lmc.nn.model import Model
-from lmc.nn.parts import Dropout
+from lmc.nn.parts import without_dropout
 
 Estimate = dict[nn.Parameter, Tensor]
 
@@ -31,9 +30,10 @@ class GradientErrors(Mapping[str, float]):
 
     - the mapping itself: the mean of ||e - f||;
     - `bias`: the mean of ||e - g||, what the values outside of the batch cost;
-    - `variance`: the root of the mean of ||g - f||², what any batch of this kind costs.
+    - `variance`: Var(g)^½, the root of the mean of ||g - f||², what any batch of this kind costs.
 
-    The error is at most their sum, as in Theorem 2.
+    The error is at most their sum, as in Theorem 2. With a batch norm in training mode, batches also
+    differ from the graph in their statistics; that difference is part of the variance.
     """
 
     error: dict[str, float]
@@ -80,7 +80,7 @@ def gradient_error(
         raise ArgumentError("batches: none is left to average over")
     everything = graph.batch(torch.arange(graph.num_nodes))
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
-    with untouched_statistics(model), _without_dropout(model), estimator.frozen():
+    with untouched_statistics(model), without_dropout(model), estimator.frozen():
         _, full = estimator.estimate_in(everything, NoHalo())
         exact = exact_values(model, everything, estimator.loss, estimator.address)
         for batch in batches:
@@ -107,11 +107,10 @@ def _parts(model: Model) -> dict[str, list[nn.Parameter]]:
     parts: dict[str, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            first, second, *_ = name.split(".")
-            part = f"{first}.{second}" if first == "layers" else first
+            first, *rest = name.split(".")
+            part = f"{first}.{rest[0]}" if first == "layers" else first
             parts.setdefault(part, []).append(parameter)
-            parts.setdefault("total", []).append(parameter)
-    return parts
+    return parts | {"total": [p for p in model.parameters() if p.requires_grad]}
 
 
 def _distance(one: Estimate, other: Estimate, parameters: list[nn.Parameter]) -> float:
@@ -121,15 +120,3 @@ def _distance(one: Estimate, other: Estimate, parameters: list[nn.Parameter]) ->
         difference = one.get(p, torch.zeros_like(p)) - other.get(p, torch.zeros_like(p))
         squares += float(difference.double().square().sum())
     return math.sqrt(squares)
-
-
-@contextmanager
-def _without_dropout(model: nn.Module) -> Iterator[None]:
-    active = [m for m in model.modules() if isinstance(m, Dropout) and m.training]
-    for module in active:
-        module.eval()
-    try:
-        yield
-    finally:
-        for module in active:
-            module.train()

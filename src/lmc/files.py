@@ -35,6 +35,13 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
     os.replace(partial, file)
 
 
+def cache_folder() -> Path:
+    """`$LMC_CACHE`, or `lmc` in the user's cache folder."""
+    own = os.environ.get("LMC_CACHE")
+    base = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "lmc"
+    return base.expanduser()
+
+
 def one_line(error: BaseException) -> str:
     """Why, in one line."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__

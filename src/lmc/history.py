@@ -20,8 +20,11 @@ class History:
 
     def pull(self, nodes: Tensor, dtype: torch.dtype) -> Tensor:
         """(nodes, width) what was last written, in the type of the computation."""
-        return self.values[nodes].to(dtype)
+        return self.values.index_select(0, nodes).to(dtype)
 
     def push(self, nodes: Tensor, values: Tensor) -> None:
-        """Write (nodes, width)."""
-        self.values[nodes] = values.to(self.values.dtype)
+        """Write (nodes, width); what is too large for the type of storage becomes its largest number."""
+        if self.values.dtype != values.dtype:
+            limit = torch.finfo(self.values.dtype).max
+            values = values.clamp(-limit, limit).to(self.values.dtype)
+        self.values.index_copy_(0, nodes, values)

@@ -15,6 +15,7 @@ from lmc.sparse import CSR, index_dtype
 
 Norm = Literal["gcn", "mean", "sum"]
 
+_propagated: WeakKeyDictionary[Graph, dict[str, Tensor]] = WeakKeyDictionary()
 _cache: WeakKeyDictionary[Graph, dict[tuple[str, bool], CSR]] = WeakKeyDictionary()
 
 
@@ -49,6 +50,14 @@ def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
         return forward if transposed.equal(forward) else transposed
 
     return _kept(graph, norm, True, transpose)
+
+
+def propagated(graph: Graph, norm: Norm = "gcn") -> Tensor:
+    """(nodes, features) A X: what the first layer receives, if nothing comes before it; computed once."""
+    known = _propagated.setdefault(graph, {})
+    if norm not in known:
+        known[norm] = normalize(graph, norm).times(graph.x, graph.x[:0])
+    return known[norm]
 
 
 def _kept(graph: Graph, norm: Norm, transposed: bool, compute: Callable[[], CSR]) -> CSR:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor
 from lmc import addressed
 from lmc import validation as check
 from lmc.errors import ArgumentError
-from lmc.files import write_atomically
+from lmc.files import cache_folder, write_atomically
 from lmc.graph import Graph
 
 Method = Literal["metis", "bfs", "random"]
@@ -116,10 +115,7 @@ def _cache_file(graph: Graph, parts: int, method: Method, seed: int) -> Path:
     for array in (graph.neighbours.indptr, graph.neighbours.indices):
         digest.update(array.numpy().tobytes())
     digest.update(repr((parts, method, seed, _version(method))).encode())
-    base = os.environ.get("LMC_CACHE")
-    if base is None:
-        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "lmc")
-    return Path(base).expanduser() / "partitions" / f"{digest.hexdigest()}.npy"
+    return cache_folder() / "partitions" / f"{digest.hexdigest()}.npy"
 
 
 def _version(method: Method) -> str:

@@ -10,6 +10,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from lmc import kernels
+from lmc.kernels import plain
+
 
 def index_dtype(largest: int) -> torch.dtype:
     """int32 where it can hold `largest`, else int64: indices are what sparse kernels read most."""
@@ -82,9 +85,13 @@ class CSR:
         values = None if self.values is None else self.values[mask]
         return CSR(before[self.indptr], self.indices[mask], values, self.num_cols)
 
-    def relabel(self, indices: Tensor, num_cols: int) -> CSR:
-        """The same entries under other column numbers."""
-        return CSR(self.indptr, indices.to(self.indices.dtype), self.values, num_cols)
+    def with_columns(self, num_cols: int) -> CSR:
+        """The same entries in a matrix with this many columns."""
+        return CSR(self.indptr, self.indices, self.values, num_cols)
+
+    def ordered(self) -> CSR:
+        """The same entries with the columns of every row in order."""
+        return CSR.from_scipy(self.to_scipy(), unweighted=self.values is None)
 
     def without_diagonal(self) -> CSR:
         """The matrix without its diagonal entries; itself where it has none."""
@@ -128,9 +135,13 @@ class CSR:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """(rows, width) of (columns, width); differentiable in the dense factor."""
-        values = self.values if self.values is not None else torch.ones(self.num_entries, dtype=dense.dtype)
-        matrix = torch.sparse_csr_tensor(self.indptr, self.indices, values, self.shape)
-        return matrix @ dense
+        return plain.spmm(self.indptr, self.indices, self.values, dense, dense[:0])
+
+    def times(self, inside: Tensor, outside: Tensor) -> Tensor:
+        """(rows, width) of two factors, one above the other, without autograd."""
+        spmm = kernels.chosen(inside, outside, self.values).spmm
+        product: Tensor = spmm(self.indptr, self.indices, self.values, inside, outside)
+        return product
 
     def to_scipy(self) -> sparse.csr_array:
         """The same matrix for scipy, sharing memory."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from lmc.batch import Batch
 from lmc.estimators.base import Estimator, untouched_statistics
 from lmc.estimators.exact import exact_values
@@ -16,7 +14,9 @@ from lmc.estimators.layerwise import Outside
 class BackwardSGD(Estimator):
     """The sum over batch rows of equations (6) and (7), at exact embeddings and auxiliary variables.
 
-    Each step passes over the whole graph: a reference to measure others by, not a way to train.
+    Each step passes over the whole graph: a reference to measure others by, not a way to train. A batch
+    norm in training mode normalises the batch by its own statistics, as for every estimator; unbiased is
+    what has none.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -25,12 +25,7 @@ class BackwardSGD(Estimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
-    def reset(self) -> None:
-        """Start anew."""
-        super().reset()
-        self._whole = self.graph.batch(torch.arange(self.graph.num_nodes))
-
     def scene(self, batch: Batch) -> tuple[Batch, Outside]:
         """The batch, with the halo as it is."""
         with untouched_statistics(self.model):
-            return batch, exact_values(self.model, self._whole, self.loss, self.address)
+            return batch, exact_values(self.model, self.whole, self.loss, self.address)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from lmc import validation as check
 from lmc.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import exact_values
 from lmc.estimators.layerwise import LayerPass, LayerwiseStep, Outside
+from lmc.files import one_line
 from lmc.graph import Graph
 from lmc.history import History
+from lmc.kernels.memory import keep_large_buffers
 from lmc.losses import Loss, loss_of
 from lmc.nn.model import Model
+from lmc.nn.parts import without_dropout
 from lmc.nn.rows import Rows
 
 Init = Literal["zero", "exact"]
@@ -28,8 +33,8 @@ class Estimator(ABC):
     """A way to estimate the full-batch gradient from a batch.
 
     The loss is the mean over all labelled nodes of the graph. The estimate of a batch is `batch.scale`
-    times the sum over its rows; averaged over the batches of an epoch, with everything outside of them
-    exact, it is the gradient.
+    times the sum over its rows. With everything outside exact, it averages to the gradient: over the
+    batches of an epoch if all have as many clusters, over random groups of clusters in any case.
     """
 
     model: Model
@@ -61,10 +66,18 @@ class Estimator(ABC):
         """
         if init not in get_args(Init):
             raise ArgumentError(f"init={init!r}: must be one of {', '.join(get_args(Init))}")
-        self.model, self.graph, self._init, self._seed = model, graph, init, seed
-        self.loss = loss or loss_of(graph.task)
-        self._widths = _widths(model, graph)
+        widths = boundary_widths(model, graph)
+        keep_large_buffers()
+        self.model, self.graph, self._init = model, graph, init
+        self._seed = check.whole_number("seed", seed, 0)
+        self.loss, self._widths = loss or loss_of(graph.task), widths
+        vars(self).pop("whole", None)
         self.reset()
+
+    @cached_property
+    def whole(self) -> Batch:
+        """The batch of all nodes."""
+        return self.graph.batch(torch.arange(self.graph.num_nodes))
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
@@ -79,7 +92,10 @@ class Estimator(ABC):
         """
         loss, gradients = self.estimate(batch)
         for parameter, gradient in gradients.items():
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+            if parameter.grad is None:
+                parameter.grad = gradient
+            else:
+                parameter.grad += gradient
         return loss
 
     def estimate(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
@@ -112,22 +128,25 @@ class Estimator(ABC):
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Estimates in this context leave no trace in the estimator."""
-        self._frozen = True
+        before, self._frozen = self._frozen, True
         try:
             yield
         finally:
-            self._frozen = False
+            self._frozen = before
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that the next estimate depends on, apart from the model and the options."""
+        """All that the next estimate depends on, apart from the model and the options.
+
+        As in torch, tensors are those in use, not copies.
+        """
         return {"step": torch.tensor(self._step)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
         own = self.state_dict()
-        for name in sorted(own.keys() ^ state.keys()):
-            place = "is missing" if name in own else "is of another estimator"
-            raise ArgumentError(f"state[{name!r}] {place}")
+        if different := sorted(own.keys() ^ state.keys()):
+            why = "is missing" if different[0] in own else "is of another estimator"
+            raise ArgumentError(f"state[{different[0]!r}] {why}")
         for name, value in own.items():
             if state[name].shape != value.shape:
                 shapes = f"{tuple(state[name].shape)}: must be {tuple(value.shape)}"
@@ -156,13 +175,13 @@ class HistoryEstimator(Estimator):
         self.embeddings = {at: History(nodes, widths[at - 1], dtype) for at in embeddings}
         self.auxiliaries = {at: History(nodes, widths[at - 1], dtype) for at in auxiliaries}
         if self._init == "exact":
-            everyone = torch.arange(nodes)
-            with untouched_statistics(self.model):
-                exact = exact_values(self.model, self.graph.batch(everyone), self.loss, self.address)
+            with untouched_statistics(self.model), without_dropout(self.model):
+                given = (self.model, self.whole, self.loss, self.address)
+                exact = exact_values(*given, backward=bool(self.auxiliaries))
             for layer, history in self.embeddings.items():
-                history.push(everyone, exact.embeddings[layer - 1])
+                history.push(self.whole.nodes, exact.embeddings[layer - 1])
             for layer, history in self.auxiliaries.items():
-                history.push(everyone, exact.auxiliaries[layer - 1])
+                history.push(self.whole.nodes, exact.auxiliaries[layer - 1])
 
     def scene(self, batch: Batch) -> tuple[Batch, Outside]:
         """The batch as it is; the halo by this estimator's own rules."""
@@ -215,8 +234,11 @@ def untouched_statistics(model: nn.Module) -> Iterator[None]:
             buffer.copy_(before[name])
 
 
-def _widths(model: Model, graph: Graph) -> list[int]:
+def boundary_widths(model: Model, graph: Graph) -> list[int]:
     """The width of every boundary, found by sending one node through the model alone."""
+    if not isinstance(model, Model):
+        raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, such as lmc.GCN")
+    _check_parameters(model)
     rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
     widths = []
     try:
@@ -230,8 +252,14 @@ def _widths(model: Model, graph: Graph) -> list[int]:
             out = model.head(z, rows).shape[1]
     except RuntimeError as error:
         features = f"{graph.num_features} features of {graph.x.dtype}"
-        reason = str(error).splitlines()[0]
-        raise ArgumentError(f"model: does not take the graph's {features} ({reason})") from None
+        raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
     if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
         raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
     return widths
+
+
+def _check_parameters(model: Model) -> None:
+    known = {p for part in (model.encoder, model.layers, model.head) for p in part.parameters()}
+    for name, parameter in model.named_parameters():
+        if parameter not in known:
+            raise ArgumentError(f"model: parameter {name!r} is in neither encoder, layers nor head")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lmc.batch import Batch
 from lmc.estimators.layerwise import LayerPass, LayerwiseStep, NoHalo, Sides
+from lmc.estimators.traced import NoGradients
 from lmc.losses import Loss
 from lmc.nn.model import Model
 
@@ -35,7 +36,9 @@ class ExactValues(NoHalo):
         return self.auxiliaries[layer - 1][halo]
 
 
-def exact_values(model: Model, whole: Batch, loss: Loss, address: tuple[int, int]) -> ExactValues:
+def exact_values(
+    model: Model, whole: Batch, loss: Loss, address: tuple[int, int], backward: bool = True
+) -> ExactValues:
     """zˡ and Vˡ of every node, at the parameters as they are.
 
     Args:
@@ -43,6 +46,7 @@ def exact_values(model: Model, whole: Batch, loss: Loss, address: tuple[int, int
         whole: the batch of all nodes.
         loss: per node.
         address: (seed, step) of the dropout masks.
+        backward: whether to go on to Vˡ.
     """
     step = LayerwiseStep(model, whole, NoHalo(), loss, address)
     nothing = whole.graph.x.new_empty(0, 0)
@@ -59,10 +63,12 @@ def exact_values(model: Model, whole: Batch, loss: Loss, address: tuple[int, int
     for place in range(1, step.depth + 1):
         embeddings.append(layer_pass(place).update.value)
 
+    if not backward:
+        return ExactValues(embeddings, [])
     losses = step.losses(embeddings[-1])
     auxiliaries = losses.pull(torch.ones_like(losses.value), *losses.inputs)
     for place in range(step.depth, 1, -1):
         v = auxiliaries[0]
-        before, _, _ = layer_pass(place).pull(Sides(v, v[:0]))
+        before, _ = layer_pass(place).pull(Sides(v, v[:0]), NoGradients())
         auxiliaries.insert(0, before)
     return ExactValues(embeddings, auxiliaries)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from lmc.batch import Batch
 from lmc.estimators.base import Estimator
 from lmc.estimators.layerwise import NoHalo, Outside
@@ -22,11 +20,6 @@ class FullBatch(Estimator):
     >>> loss = estimator.backward(graph.batch(range(100)))
     """
 
-    def reset(self) -> None:
-        """Start anew."""
-        super().reset()
-        self._whole = self.graph.batch(torch.arange(self.graph.num_nodes))
-
     def scene(self, batch: Batch) -> tuple[Batch, Outside]:
         """Everything is inside."""
-        return self._whole, NoHalo()
+        return self.whole, NoHalo()

@@ -15,11 +15,14 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from lmc.batch import Batch
+from lmc.batch import Alone, Batch
+from lmc.errors import ArgumentError
 from lmc.estimators.traced import Gradients, Traced
 from lmc.losses import Loss
 from lmc.nn.model import Layer, Model
 from lmc.nn.rows import Rows
+from lmc.normalization import propagated
+from lmc.sparse import CSR
 
 
 class Outside(Protocol):
@@ -42,7 +45,7 @@ class Outside(Protocol):
 
 
 class NoHalo:
-    """An `Outside` where nothing is outside, or nothing is let in."""
+    """An `Outside` where nothing is outside, or nothing is let in, and nothing is remembered."""
 
     def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
         """(0, width)."""
@@ -60,18 +63,14 @@ class NoHalo:
 
 
 class Sides(NamedTuple):
-    """The same thing of the batch rows and of the halo rows."""
+    """The same thing of the batch rows and of the halo rows, the columns of a block."""
 
     batch: Tensor
     halo: Tensor
 
-    def joined(self) -> Tensor:
-        """(batch + halo, ...) in the order of the blocks' columns."""
-        return torch.cat(self)
-
 
 class LayerPass:
-    """One layer at one step: equations (8) and (10) forward, (11) and (13) backward.
+    """One layer at one step: equations (8) and (10) forward, (7), (11) and (13) backward.
 
     Args:
         layer: the layer.
@@ -79,64 +78,86 @@ class LayerPass:
         address: (seed, step, place in the model) of the dropout masks.
         z: (.., width) the boundary before, H̄ˡ⁻¹ and Ĥˡ⁻¹.
         initial: (.., width) what the layer reads of the model's input.
+        constant: whether messages are the features, whose sums are known once and for all.
     """
 
     def __init__(
-        self, layer: Layer, batch: Batch, address: tuple[int, ...], z: Sides, initial: Sides
+        self,
+        layer: Layer,
+        batch: Batch,
+        address: tuple[int, ...],
+        z: Sides,
+        initial: Sides,
+        constant: bool = False,
     ) -> None:
-        self.layer, self.batch, self.initial = layer, batch, initial
-        inside, halo = Rows(batch.nodes, address), Rows(batch.halo, address, inside=False)
-        self.message = Traced(lambda z: layer.message(z, inside), z.batch)
-        self.halo_message = Traced(lambda z: layer.message(z, halo), z.halo)
-        self.sent = Sides(self.message.value, self.halo_message.value).joined()
+        self.layer, self.batch, self.z, self.initial, self.constant = layer, batch, z, initial, constant
+        self.rows = Rows(batch.nodes, address), Rows(batch.halo, address, inside=False)
+
+    @cached_property
+    def message(self) -> Traced:
+        """(batch, width) what batch rows send."""
+        return Traced(lambda z: self.layer.message(z, self.rows[0]), self.z.batch)
+
+    @cached_property
+    def halo_message(self) -> Traced:
+        """(halo, width) what halo rows send."""
+        return Traced(lambda z: self.layer.message(z, self.rows[1]), self.z.halo)
 
     @cached_property
     def update(self) -> Traced:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
-        received = self.batch.block(self.layer.aggregation) @ self.sent
+        if self.constant:
+            received = propagated(self.batch.graph, self.layer.aggregation)[self.batch.nodes]
+        else:
+            received = self._received(self.batch.block(self.layer.aggregation))
         return Traced(self.layer.update, received, self.message.value, self.initial.batch)
 
     @cached_property
     def halo_update(self) -> Traced:
         """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach."""
-        received = self.batch.halo_block(self.layer.aggregation) @ self.sent
+        received = self._received(self.batch.halo_block(self.layer.aggregation))
         return Traced(self.layer.update, received, self.halo_message.value, self.initial.halo)
 
     def incomplete_from_batch(self) -> Tensor:
-        """(halo, width) the value from the neighbours in the batch alone."""
+        """(halo, width) the value from the neighbours in the batch alone, not even from the node itself."""
         block = self.batch.halo_block(self.layer.aggregation)
-        received = block.keep(block.indices < self.batch.num_nodes) @ self.sent
+        received = self._received(block.keep(block.indices < self.batch.num_nodes))
         with torch.no_grad():
             return self.layer.update(received, self.halo_message.value, self.initial.halo)
 
-    def pull(self, v: Sides) -> tuple[Tensor, Tensor, Tensor]:
-        """(batch, width) eq. (11): V̄ˡ⁻¹; then the derivatives at `initial` and at the message.
+    def _received(self, block: CSR) -> Tensor:
+        return block.times(self.message.value, self.halo_message.value)
+
+    def pull(self, v: Sides, gradients: Gradients) -> tuple[Tensor, Tensor | None]:
+        """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`.
 
         `update` is affine in what is received, with one matrix for all rows: the derivatives of batch
         and halo are added up first, and go through it as batch rows.
         """
-        arriving = self.batch.transposed_block(self.layer.aggregation) @ v.joined()
-        received, own, initial = self.update.inputs
-        (at_received,) = self.update.pull(arriving, received)
-        at_own, at_initial = self.update.pull(v.batch, own, initial)
-        at_message = at_received + at_own
-        (before,) = self.message.pull(at_message, *self.message.inputs)
-        return before, at_initial, at_message
+        at_own, at_initial = self.collect(v, gradients)
+        arriving = self.batch.transposed_block(self.layer.aggregation).times(v.batch, v.halo)
+        (at_message,) = self.update.pull(arriving, self.update.inputs[0])
+        if at_own is not None:
+            at_message += at_own
+        parameters = self.layer.parameters()
+        (before,) = gradients.pull(self.message, at_message, parameters, *self.message.inputs)
+        return before, at_initial
+
+    def collect(self, v: Sides, gradients: Gradients) -> tuple[Tensor | None, Tensor | None]:
+        """Eq. (7): what batch rows, and only they, give to the update's parameters; and to its inputs."""
+        _, own, initial = self.update.inputs
+        at_own, at_initial = gradients.pull(self.update, v.batch, self.layer.parameters(), own, initial)
+        return at_own, at_initial
 
     def pull_halo(self, v: Sides) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
-        arriving = self.batch.transposed_halo_block(self.layer.aggregation) @ v.joined()
+        arriving = self.batch.transposed_halo_block(self.layer.aggregation).times(v.batch, v.halo)
         received, own, _ = self.halo_update.inputs
-        (at_received,) = self.halo_update.pull(arriving, received)
+        (at_message,) = self.halo_update.pull(arriving, received)
         (at_own,) = self.halo_update.pull(v.halo, own)
-        return self.halo_message.pull(at_received + at_own, *self.halo_message.inputs)[0]
-
-    def collect(self, gradients: Gradients, v: Tensor, at_message: Tensor) -> None:
-        """Eq. (7): what batch rows, and only they, give to the layer's parameters."""
-        of_message = list(self.layer.message.parameters())
-        known = set(of_message)
-        gradients.pull(self.update, v, [p for p in self.layer.parameters() if p not in known])
-        gradients.pull(self.message, at_message, of_message)
+        if at_own is not None:
+            at_message += at_own
+        return self.halo_message.pull(at_message, *self.halo_message.inputs)[0]
 
 
 class LayerwiseStep:
@@ -167,36 +188,51 @@ class LayerwiseStep:
         passes = self._forward(z, Sides(initial.value, halo_initial.value))
 
         losses = self.losses(passes[-1].update.value)
-        one = torch.ones_like(losses.value)
-        self.gradients.pull(losses, one, self.model.head.parameters())
-        (v,) = losses.pull(one, *losses.inputs)
+        of_head = self.model.head.parameters()
+        (v,) = self.gradients.pull(losses, torch.ones_like(losses.value), of_head, *losses.inputs)
 
         at_encoded, at_initial = self._backward(passes, v)
-        at_encoded = at_encoded + initial.pull(at_initial, *initial.inputs)[0]
-        self.gradients.pull(encoder, at_encoded, self.model.encoder.parameters())
+        if at_encoded is not None:
+            if at_initial is not None:
+                at_encoded += initial.pull(at_initial, *initial.inputs)[0]
+            self.gradients.pull(encoder, at_encoded, self.model.encoder.parameters())
         return float(losses.value)
 
     def _forward(self, z: Sides, initial: Sides) -> list[LayerPass]:
         """Algorithm 1, lines 6 to 9."""
         passes = []
         for place, layer in enumerate(self.model.layers, start=1):
-            at = LayerPass(layer, self.batch, (*self.address, place), z, initial)
+            constant = place == 1 and self._first_messages_are_features
+            at = LayerPass(layer, self.batch, (*self.address, place), z, initial, constant)
             self.outside.keep_embeddings(place, self.batch.nodes, at.update.value)
             if place < self.depth:
                 z = Sides(at.update.value, self.outside.halo_embeddings(place, at))
             passes.append(at)
         return passes
 
-    def _backward(self, passes: list[LayerPass], v_batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Algorithm 1, lines 10 to 15: V̄⁰, and the derivative at what layers read of the input."""
+    @property
+    def _first_messages_are_features(self) -> bool:
+        whole = not isinstance(self.batch, Alone)
+        return whole and self.model.encoder.is_identity and self.model.layers[0].message.is_identity
+
+    def _backward(self, passes: list[LayerPass], v_batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Algorithm 1, lines 10 to 15: V̄⁰, and the derivative at what layers read of the input.
+
+        V̄⁰ is None where nothing before the first layer is trained.
+        """
         at_losses = partial(self._at_halo_losses, passes[-1])
         v = Sides(v_batch, self._halo_auxiliaries(self.depth, v_batch, at_losses))
-        at_initial = torch.zeros(())
+        first = self.model.layers[0]
+        below = [*self.model.encoder.parameters(), *first.message.parameters()]
+        at_initial = None
         for place in range(self.depth, 0, -1):
             at = passes.pop()
-            before, from_layer, at_message = at.pull(v)
-            at.collect(self.gradients, v.batch, at_message)
-            at_initial = at_initial + from_layer
+            if place == 1 and not any(p.requires_grad for p in below):
+                at.collect(v, self.gradients)
+                return None, None
+            before, from_layer = at.pull(v, self.gradients)
+            if from_layer is not None:
+                at_initial = from_layer if at_initial is None else at_initial + from_layer
             if place > 1:
                 self.outside.keep_auxiliaries(place - 1, self.batch.nodes, before)
                 v = Sides(before, self._halo_auxiliaries(place - 1, before, partial(at.pull_halo, v)))
@@ -224,6 +260,13 @@ class LayerwiseStep:
         rows = Rows(self.batch.members[part], (*self.address, self.depth + 1), inside)
 
         def total(z: Tensor) -> Tensor:
-            return self.loss(self.model.head(z, rows)[labelled], y[labelled]).sum()
+            prediction = self.model.head(z, rows)[labelled]
+            each = self.loss(prediction, y[labelled])
+            if each.shape != (len(prediction),):
+                shape = tuple(each.shape)
+                raise ArgumentError(
+                    f"loss: gives shape {shape} for {len(prediction)} rows; must be one per row"
+                )
+            return each.sum()
 
         return Traced(total, z)

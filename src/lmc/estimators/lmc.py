@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -25,7 +24,6 @@ SCORES: dict[Score, Callable[[Tensor], Tensor]] = {
 }
 
 
-@dataclass(init=False)
 class LMC(HistoryEstimator):
     """Convex mixes of historical and incomplete up-to-date values, for embeddings and their derivatives.
 
@@ -47,12 +45,7 @@ class LMC(HistoryEstimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
-    alpha: float
-    score: Score
-    compensate_forward: bool
-    compensate_backward: bool
-    precision: Precision
-
+    # Not a dataclass like its peers: an option and the estimators' main method are both called `backward`.
     def __init__(
         self,
         alpha: float = 0.4,
@@ -68,6 +61,10 @@ class LMC(HistoryEstimator):
         self.alpha, self.score, self.precision = alpha, score, precision
         self.compensate_forward, self.compensate_backward = forward, backward
 
+    def __repr__(self) -> str:
+        switches = f"forward={self.compensate_forward}, backward={self.compensate_backward}"
+        return f"LMC(alpha={self.alpha}, score={self.score!r}, {switches}, precision={self.precision!r})"
+
     def remembered(self) -> tuple[range, range]:
         """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it."""
         depth = len(self._widths)
@@ -77,9 +74,14 @@ class LMC(HistoryEstimator):
 
     def scene(self, batch: Batch) -> tuple[Batch, Outside]:
         """The batch as it is; the halo as mixed by its β."""
-        share = batch.local_degree.to(self.graph.x.dtype) / batch.global_degree
-        self._beta = self.alpha * SCORES[self.score](share)[:, None]
+        if self.alpha > 0:
+            self._beta = self.beta(batch)
         return super().scene(batch)
+
+    def beta(self, batch: Batch) -> Tensor:
+        """(halo, 1) how much of the up-to-date value each halo node takes (appendix A.4)."""
+        share = batch.local_degree.to(self.graph.x.dtype) / batch.global_degree
+        return self.alpha * SCORES[self.score](share)[:, None]
 
     def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
         """(halo, width) eq. (9)."""

@@ -26,11 +26,9 @@ class Traced:
         self.value = self._output.detach()
 
     def pull(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
-        """The derivative at the output, carried back to each of `wanted`; zero where nothing arrives."""
+        """The derivative at the output, carried back to each of `wanted`; None where nothing arrives."""
         return list(
-            torch.autograd.grad(
-                self._output, wanted, derivative, retain_graph=True, allow_unused=True, materialize_grads=True
-            )
+            torch.autograd.grad(self._output, wanted, derivative, retain_graph=True, allow_unused=True)
         )
 
 
@@ -40,10 +38,26 @@ class Gradients:
     def __init__(self) -> None:
         self.of: dict[nn.Parameter, Tensor] = {}
 
-    def pull(self, traced: Traced, derivative: Tensor, parameters: Iterable[nn.Parameter]) -> None:
-        """Add what a derivative at the output of `traced` gives to each parameter."""
-        trained = [p for p in parameters if p.requires_grad]
-        if trained:
-            for parameter, gradient in zip(trained, traced.pull(derivative, *trained), strict=True):
+    def pull(
+        self, traced: Traced, derivative: Tensor, parameters: Iterable[nn.Parameter], *wanted: Tensor
+    ) -> list[Tensor]:
+        """`traced.pull`, which on its way adds to each parameter what the derivative gives to it."""
+        trained = self._trained(parameters)
+        if not trained and not wanted:
+            return []
+        found = traced.pull(derivative, *wanted, *trained)
+        for parameter, gradient in zip(trained, found[len(wanted) :], strict=True):
+            if gradient is not None:
                 known = self.of.get(parameter)
                 self.of[parameter] = gradient if known is None else known + gradient
+        return found[: len(wanted)]
+
+    def _trained(self, parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+        return [p for p in parameters if p.requires_grad]
+
+
+class NoGradients(Gradients):
+    """For passes that are after values only."""
+
+    def _trained(self, parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+        return []

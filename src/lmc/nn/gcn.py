@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lmc.errors import ArgumentError
 from lmc.nn.model import Identity, Layer, Model, NodeWise
-from lmc.nn.parts import Chain, Dropout, Linear, NormKind, activated
+from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
 
 
 class GCNLayer(Layer):
@@ -38,7 +38,7 @@ class GCN(Model):
         dropout: probability of a hidden entry to be dropped.
         norm: `"none"`, `"batch"` or `"layer"`; None is `"none"`.
         input_dropout: probability of a feature to be dropped.
-        residual: whether hˡ⁻¹ is added to zˡ, where their widths agree.
+        residual: whether hˡ⁻¹ is added to zˡ, before the norm, where their widths agree.
         linear_in: whether a linear layer and a ReLU stand before the first convolution.
         linear_out: whether norm, ReLU and a linear layer stand behind the last, which is then hidden.
 
@@ -70,16 +70,16 @@ class GCN(Model):
         if linear_in:
             width, *widths = widths
             encoder = Chain(Dropout(input_dropout), Linear(in_features, width))
-            first = activated(width, "none", dropout)
+            first = Activation(width, "none", dropout)
         ends = widths if linear_out else [*widths, out_features]
         convolutions: list[Layer] = []
         for place, end in enumerate(ends):
-            message = first if place == 0 else activated(width, norm, dropout)
+            message = first if place == 0 else Activation(width, norm, dropout)
             convolutions.append(GCNLayer(width, end, message, residual))
             width = end
         head: NodeWise = Identity()
         if linear_out:
-            head = Chain(activated(width, norm, dropout), Linear(width, out_features))
+            head = Chain(Activation(width, norm, dropout), Linear(width, out_features))
         super().__init__(encoder, convolutions, head)
 
 

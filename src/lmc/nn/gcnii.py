@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lmc.errors import ArgumentError
 from lmc.nn.model import Layer, Model, NodeWise
-from lmc.nn.parts import Chain, Dropout, Linear, NormKind, activated
+from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
 
 
 class GCNIILayer(Layer):
@@ -82,14 +82,14 @@ class GCNII(Model):
         norm = norm or "none"
         convolutions: list[Layer] = []
         for place in range(1, layers + 1):
-            message = activated(hidden, norm if place > 1 else "none", dropout)
+            message = Activation(hidden, norm if place > 1 else "none", dropout)
             strength = math.log(theta / place + 1)
             layer = GCNIILayer(hidden, message, alpha, strength, shared_weights, residual)
             convolutions.append(layer)
         super().__init__(
             Chain(Dropout(input_dropout), Linear(in_features, hidden)),
             convolutions,
-            Chain(activated(hidden, norm, dropout), Linear(hidden, out_features)),
+            Chain(Activation(hidden, norm, dropout), Linear(hidden, out_features)),
         )
 
     def initial(self, encoded: Tensor) -> Tensor:

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
+from lmc import kernels
 from lmc.errors import ArgumentError
 from lmc.nn.model import NodeWise
 from lmc.nn.rows import Rows
 
 NormKind = Literal["none", "batch", "layer"]
-
-
-class BatchNorm(nn.BatchNorm1d, NodeWise):
-    """Batch norm whose statistics are those of the rows of the call: batch and halo stay apart.
-
-    Only batch rows move the running statistics. A single row has no variance; the running statistics
-    serve it.
-    """
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:  # type: ignore[override]
-        """(rows, width) to (rows, width)."""
-        if not self.training or len(z) < 2:
-            return functional.batch_norm(
-                z, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
-            )
-        if rows.inside:
-            return super().forward(z)
-        return functional.batch_norm(z, None, None, self.weight, self.bias, True, 0.0, self.eps)
-
-
-class LayerNorm(nn.LayerNorm, NodeWise):
-    """Layer norm, node by node."""
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:  # type: ignore[override]
-        """(rows, width) to (rows, width)."""
-        return super().forward(z)
 
 
 class Dropout(NodeWise):
@@ -49,11 +28,124 @@ class Dropout(NodeWise):
             raise ArgumentError(f"dropout={p}: must be in [0, 1)")
         self.p = p
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped at all."""
+        return self.training and self.p > 0
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing is dropped."""
+        return not self.active
+
     def forward(self, z: Tensor, rows: Rows) -> Tensor:
         """(rows, width) to (rows, width)."""
-        if not self.training or self.p == 0:
+        if not self.active:
             return z
-        return z * rows.keep_mask(z.shape[1], self.p) / (1 - self.p)
+        return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p) / (1 - self.p)
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """A pass in this context drops nothing."""
+    active = [module for module in model.modules() if isinstance(module, Dropout) and module.training]
+    for module in active:
+        module.eval()
+    try:
+        yield
+    finally:
+        for module in active:
+            module.train()
+
+
+class Activation(NodeWise):
+    """dropout(relu(norm(z))): what stands between a boundary and the next product.
+
+    A batch norm takes its statistics from the rows of the call, so batch and halo stay apart (appendix
+    A.3.2; both have the same scale and shift), and only batch rows move the running ones. A single row
+    has no variance; the running statistics serve it.
+    """
+
+    def __init__(self, width: int, norm: NormKind, dropout: float) -> None:
+        super().__init__()
+        if norm not in get_args(NormKind):
+            raise ArgumentError(f"norm={norm!r}: must be one of {', '.join(get_args(NormKind))}")
+        kinds = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+        self.norm = kinds[norm](width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, z: Tensor, rows: Rows) -> Tensor:
+        """(rows, width) to (rows, width)."""
+        keys, p = (rows.keys(), self.dropout.p) if self.dropout.active else (None, 0.0)
+        if not isinstance(self.norm, nn.BatchNorm1d):
+            one, zero = z.new_ones(z.shape[1]), z.new_zeros(z.shape[1])
+            return _activate(self.norm(z), one, zero, zero, one, keys, p, False)
+        own = self.training and len(z) > 1
+        mean, variance = self._statistics(z.detach(), own, rows.inside)
+        deviation = (variance + self.norm.eps).rsqrt()
+        return _activate(z, self.norm.weight, self.norm.bias, mean, deviation, keys, p, own)
+
+    def _statistics(self, z: Tensor, own: bool, inside: bool) -> tuple[Tensor, Tensor]:
+        norm = self.norm
+        assert isinstance(norm, nn.BatchNorm1d)
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        if not own:
+            return norm.running_mean, norm.running_var
+        mean, variance = kernels.chosen(z).moments(z)
+        if inside:
+            with torch.no_grad():
+                momentum, count = norm.momentum or 0.0, len(z)
+                norm.running_mean.lerp_(mean, momentum)
+                norm.running_var.lerp_(variance * (count / (count - 1)), momentum)
+                if norm.num_batches_tracked is not None:
+                    norm.num_batches_tracked += 1
+        return mean, variance
+
+
+class _Activate(torch.autograd.Function):
+    """dropout(relu((z - mean) * deviation * weight + bias)), `deviation` being one over the standard one.
+
+    `own`: whether mean and deviation are those of z itself, and so have a derivative.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        mean: Tensor,
+        deviation: Tensor,
+        keys: NDArray[np.uint64] | None,
+        p: float,
+        own: bool,
+    ) -> Tensor:
+        scale = weight * deviation
+        activated: Tensor = kernels.chosen(z).activate(z, scale, bias - mean * scale, keys, p)
+        ctx.save_for_backward(z, activated, weight, mean, deviation)
+        ctx.p, ctx.own = p, own
+        return activated
+
+    @staticmethod
+    def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
+        z, activated, weight, mean, deviation = ctx.saved_tensors
+        loops, (to_z, to_weight, to_bias) = kernels.chosen(z), ctx.needs_input_grad[:3]
+        of_weight = of_bias = of_z = None
+        of_g = weight * deviation
+        linear = constant = torch.zeros_like(of_g)
+        if ctx.own or to_weight or to_bias:
+            of_bias, with_z = loops.activated_sums(derivative, activated, z, ctx.p)
+            of_weight = deviation * (with_z - mean * of_bias)
+            if ctx.own:
+                linear = -of_g * deviation * of_weight / len(z)
+                constant = -of_g * of_bias / len(z) - linear * mean
+        if to_z:
+            of_z = loops.activated_pull(derivative, activated, z, ctx.p, of_g, linear, constant)
+        return of_z, of_weight, of_bias, None, None, None, None, None
+
+
+_activate: Callable[..., Tensor] = _Activate.apply
 
 
 class Chain(NodeWise):
@@ -70,14 +162,6 @@ class Chain(NodeWise):
         return z
 
 
-class ReLU(NodeWise):
-    """max(z, 0)."""
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, width) to (rows, width)."""
-        return z.relu()
-
-
 class Linear(nn.Linear, NodeWise):
     """z Wᵀ + b, with Glorot's initial weights and a zero bias, as PyG's convolutions have."""
 
@@ -90,15 +174,3 @@ class Linear(nn.Linear, NodeWise):
     def forward(self, z: Tensor, rows: Rows | None = None) -> Tensor:
         """(rows, in) to (rows, out)."""
         return super().forward(z)
-
-
-def activated(width: int, norm: NormKind, dropout: float) -> Chain:
-    """Norm, ReLU and dropout: what stands between a boundary and the next product."""
-    if norm not in get_args(NormKind):
-        raise ArgumentError(f"norm={norm!r}: must be one of {', '.join(get_args(NormKind))}")
-    norms: dict[str, list[NodeWise]] = {
-        "none": [],
-        "batch": [BatchNorm(width)],
-        "layer": [LayerNorm(width)],
-    }
-    return Chain(*norms[norm], ReLU(), Dropout(dropout))

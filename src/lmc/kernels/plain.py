@@ -1,0 +1,88 @@
+"""The loops of `fast.py` in plain torch: the specification, and the path of a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lmc import addressed
+
+
+def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:
+    """(rows, width) of a CSR matrix times the rows of `inside` and then of `outside`."""
+    dense = torch.cat([inside, outside]) if len(outside) else inside
+    if values is None:
+        values = torch.ones(indices.numel(), dtype=dense.dtype, device=dense.device)
+    shape = (indptr.numel() - 1, len(dense))
+    return torch.sparse_csr_tensor(indptr, indices, values, shape) @ dense
+
+
+def moments(z: Tensor) -> tuple[Tensor, Tensor]:
+    """(width,) mean and (biased) variance of each column."""
+    variance, mean = torch.var_mean(z.double(), dim=0, correction=0)
+    return mean.to(z.dtype), variance.to(z.dtype)
+
+
+def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
+    activated = (z * scale + shift).relu()
+    if keys is None:
+        return activated
+    return activated * kept(keys, z.shape[1], p).to(z.device) / (1 - p)
+
+
+def kept(keys: NDArray[np.uint64], width: int, p: float) -> Tensor:
+    """(rows, width) bool: which entries dropout keeps, each with probability 1 - p."""
+    return torch.from_numpy(addressed.columns(keys, width) >= np.uint32(p * 2.0**32))
+
+
+def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
+    g = derivative * (activated > 0) / (1 - p)
+    return g.double().sum(0).to(z.dtype), (g.double() * z).sum(0).to(z.dtype)
+
+
+def activated_pull(
+    derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
+) -> Tensor:
+    """(rows, width) of_g g + of_z z + of_1, column by column."""
+    return of_g * (derivative * (activated > 0) / (1 - p)) + of_z * z + of_1
+
+
+def members(indptr: Tensor, indices: Tensor, nodes: Tensor) -> Tensor:
+    """(nodes + halo,) int64: `nodes`, then their neighbours outside, in the order of first appearance."""
+    found = torch.cat([nodes, _rows(indptr, indices, nodes)[1].long()])
+    distinct, place = torch.unique(found, return_inverse=True)
+    first = torch.full_like(distinct, found.numel())
+    first.scatter_reduce_(0, place, torch.arange(found.numel()), "amin")
+    in_order: Tensor = distinct[first.argsort()]
+    return in_order
+
+
+def localize(
+    indptr: Tensor, indices: Tensor, values: Tensor | None, rows: Tensor, members: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """These rows of a CSR matrix, with the columns that are members, under their places among them."""
+    lengths, columns, where = _rows(indptr, indices, rows)
+    ids, local = members.to(columns.dtype).sort()
+    place = torch.searchsorted(ids, columns).clamp_(max=max(0, ids.numel() - 1))
+    within = ids[place] == columns if ids.numel() else torch.zeros_like(columns, dtype=torch.bool)
+    row = torch.arange(len(rows)).repeat_interleave(lengths)[within]
+    kept = torch.bincount(row, minlength=len(rows))
+    offsets = torch.zeros(len(rows) + 1, dtype=indptr.dtype)
+    offsets[1:] = kept.cumsum(0)
+    found = local[place[within]].to(indices.dtype)
+    return offsets, found, None if values is None else values[where[within]]
+
+
+def _rows(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How many entries each row has, their columns, and where they are stored."""
+    start = indptr[rows].long()
+    lengths = indptr[rows + 1].long() - start
+    ends = lengths.cumsum(0)
+    where = torch.arange(int(ends[-1]) if len(rows) else 0) + (start - ends + lengths).repeat_interleave(
+        lengths
+    )
+    return lengths, indices[where], where

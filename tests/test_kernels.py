@@ -1,0 +1,160 @@
+"""Every fast loop against its plain twin."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lmc
+from lmc import addressed
+from lmc.kernels import fast, plain
+from strategies import graphs
+
+TYPES = [torch.float32, torch.float64]
+
+
+def close(one, other, dtype):
+    return torch.allclose(
+        one,
+        other,
+        rtol=1e-5 if dtype == torch.float32 else 1e-13,
+        atol=1e-6 if dtype == torch.float32 else 1e-13,
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (7, 3), (513, 5), (1025, 256)])
+def test_rows(rows, width, dtype, threads):
+    generator = torch.Generator().manual_seed(rows)
+    z, d = (torch.randn(rows, width, dtype=dtype, generator=generator) for _ in range(2))
+    scale, shift, third = (torch.randn(width, dtype=dtype, generator=generator) for _ in range(3))
+    keys = addressed.bits(3, 1, np.arange(rows))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for one, other in zip(fast.moments(z), plain.moments(z), strict=True):
+            assert close(one, other, dtype)
+        for given_keys, p in ((None, 0.0), (keys, 0.5), (keys, 0.1)):
+            found, expected = (k.activate(z, scale, shift, given_keys, p) for k in (fast, plain))
+            assert close(found, expected, dtype)
+            for one, other in zip(*(k.activated_sums(d, expected, z, p) for k in (fast, plain)), strict=True):
+                assert torch.allclose(one, other, rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-4)
+            pulled = [k.activated_pull(d, expected, z, p, scale, shift, third) for k in (fast, plain)]
+            assert close(*pulled, dtype)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@given(example=graphs(), width=st.integers(1, 9), split=st.floats(0, 1))
+def test_spmm(dtype, example, width, split):
+    matrix = lmc.normalize(example.graph)
+    n = example.graph.num_nodes
+    x = torch.randn(n, width, dtype=dtype)
+    at = int(split * n)
+    values = matrix.values.to(dtype)
+    found, expected = (k.spmm(matrix.indptr, matrix.indices, values, x[:at], x[at:]) for k in (fast, plain))
+    assert close(found, expected, dtype)
+    assert close(found, matrix.to_dense().to(dtype) @ x, dtype)
+    unweighted = [k.spmm(matrix.indptr, matrix.indices, None, x[:at], x[at:]) for k in (fast, plain)]
+    assert close(*unweighted, dtype)
+
+
+@given(example=graphs(), data=st.data())
+def test_members_and_blocks_are_the_same_to_the_bit(example, data):
+    graph = example.graph
+    node = st.integers(0, graph.num_nodes - 1)
+    nodes = torch.tensor(data.draw(st.lists(node, min_size=1, unique=True)))
+    pattern, matrix = graph.neighbours, lmc.normalize(graph)
+    found, expected = (k.members(pattern.indptr, pattern.indices, nodes) for k in (fast, plain))
+    assert torch.equal(found, expected)
+    for values in (matrix.values, None):
+        rows = expected[len(nodes) :]
+        blocks = [k.localize(matrix.indptr, matrix.indices, values, rows, expected) for k in (fast, plain)]
+        for one, other in zip(*blocks, strict=True):
+            assert (one is None and other is None) or torch.equal(one, other)
+
+
+def test_members_of_a_large_batch():
+    """More than one table's worth of halo: it grows on the way."""
+    graph = lmc.synthetic(nodes=30_000, degree=12, features=1)
+    nodes = torch.arange(0, 30_000, 40)
+    a = graph.neighbours
+    assert torch.equal(fast.members(a.indptr, a.indices, nodes), plain.members(a.indptr, a.indices, nodes))
+
+
+TRAIN = """
+import hashlib, sys, torch, lmc
+torch.set_num_threads(int(sys.argv[1]))
+graph = lmc.synthetic(nodes=3000)
+clusters = lmc.partition(graph, 6)
+torch.manual_seed(0)
+model = lmc.GCN(64, 64, 10, layers=3, dropout=0.5, norm="batch")
+estimator = lmc.LMC()
+estimator.bind(model, graph)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+make = lmc.prefetch if sys.argv[2] == "prefetch" else iter
+for epoch in range(2):
+    for batch in make(lmc.batches(graph, clusters, 2, epoch=epoch)):
+        optimizer.zero_grad()
+        estimator.backward(batch)
+        optimizer.step()
+print(*(round(float(p.double().sum()), 4) for p in model.parameters()))
+print(hashlib.sha256(b"".join(h.values.numpy().tobytes() for h in estimator.embeddings.values())).hexdigest())
+"""
+
+
+def run(script, *arguments, **environment):
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_run_does_not_depend_on_threads_or_the_background():
+    first = run(TRAIN, "1", "plain")
+    assert run(TRAIN, "2", "plain") == first
+    assert run(TRAIN, "2", "prefetch") == first
+
+
+def test_the_plain_path_trains_alike():
+    fast_numbers, plain_numbers = (
+        [float(n) for n in run(TRAIN, "1", "plain", **env).splitlines()[0].split()]
+        for env in ({}, {"LMC_KERNELS": "plain"})
+    )
+    assert fast_numbers == pytest.approx(plain_numbers, abs=2e-2)
+
+
+def test_dropout_is_uniform_and_independent():
+    """Shares of kept entries by column, by row, and jointly with the neighbours, within five deviations."""
+    rows, width, p = 4000, 64, 0.3
+    kept = plain.kept(addressed.bits(0, 5, 1, np.arange(rows)), width, p).double()
+    spread = (p * (1 - p)) ** 0.5
+    assert abs(kept.mean() - (1 - p)) < 5 * spread / (rows * width) ** 0.5
+    assert (kept.mean(0) - (1 - p)).abs().max() < 5 * spread / rows**0.5
+    assert (kept.mean(1) - (1 - p)).abs().max() < 6 * spread / width**0.5
+    other = plain.kept(addressed.bits(0, 6, 1, np.arange(rows)), width, p).double()
+    for one, two in ((kept[:, 1:], kept[:, :-1]), (kept[1:], kept[:-1]), (kept, other)):
+        joint = ((one - (1 - p)) * (two - (1 - p))).mean()
+        assert abs(joint) < 5 * spread**2 / one.numel() ** 0.5
+
+
+def test_a_read_only_home_does_not_matter(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    script = (
+        "import torch, lmc; from lmc.kernels import fast; print(fast.moments(torch.ones(2, 3))[0].tolist())"
+    )
+    # Root may write anywhere, so the cache folder is one that cannot be made.
+    printed = run(script, HOME=str(home), LMC_CACHE=str(blocked / "cache"))
+    assert printed.strip() == "[1.0, 1.0, 1.0]"

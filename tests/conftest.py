@@ -25,6 +25,12 @@ def _own_cache(tmp_path_factory):
     os.environ["LMC_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(params=["fast", "plain"])
+def _either_kernels(request, monkeypatch):
+    """The test runs twice: with the fast loops and with their plain twins."""
+    monkeypatch.setenv("LMC_KERNELS", request.param)
+
+
 _loaded = {}
 
 

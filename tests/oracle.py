@@ -2,7 +2,8 @@
 
 No code of the library takes part; the only input is numbers. A layer's update is u(h_i, m_i) = M' m_i + c_i
 with a matrix M and a vector c_i that does not depend on messages (the bias of a GCN, the initial residual of
-GCNII); messages are g(h) = max(h, 0), and g(h) = h in the first layer of a model without an encoder.
+GCNII), plus g(h_i) where a layer has a residual; messages are g(h) = max(h, 0), and g(h) = h in the first
+layer of a model without an encoder.
 """
 
 import numpy as np
@@ -36,6 +37,12 @@ class DenseLMC:
 
     adjacency: (n, n) normalised; neighbours: list of sets, a node not its own neighbour.
     """
+
+    residual = False
+
+    def own(self, l):
+        """Whether a layer adds its own input, which needs equal widths."""
+        return self.residual and self.width(l) == self.width_in(l)
 
     def __init__(self, adjacency, neighbours, x, y, labelled, alpha, score):
         self.A, self.neighbours, self.x, self.y, self.labelled = adjacency, neighbours, x, y, labelled
@@ -71,6 +78,8 @@ class DenseLMC:
                     np.zeros(self.width_in(l)),
                 )
                 value = message[i] @ self.M(l) + self.c(l, i)
+                if self.own(l):
+                    value = value + g[i]
                 if i in inside:
                     h[i] = value
                 else:
@@ -96,6 +105,8 @@ class DenseLMC:
                     (self.A[j, i] * (self.M(l) @ v[j]) for j in sorted(reach) if self.A[j, i] != 0),
                     np.zeros(self.width_in(l)),
                 )
+                if self.own(l):
+                    total = total + v[i]
                 value = self.dg(l, now[l - 1][i]) * total  # (11), and (13) for the halo
                 if i in inside or l == 1:
                     before[i] = value
@@ -161,10 +172,10 @@ class DenseGCN(DenseLMC):
 class DenseGCNII(DenseLMC):
     """h^l = ((1-a) m + a h0') ((1-s) I + s W^l), h0' = relu(x E + e); logits relu(h^L) O + o."""
 
-    def __init__(self, encoder, weights, head, a, theta, *arguments):
+    def __init__(self, encoder, weights, initial_weights, head, a, theta, *arguments):
         super().__init__(*arguments)
         self.E, self.e = encoder
-        self.W = weights
+        self.W, self.U = weights, initial_weights  # U is W itself where the weights are shared
         self.O, self.o = head
         self.a = a
         self.s = [np.log(theta / l + 1) for l in range(1, len(weights) + 1)]
@@ -187,14 +198,14 @@ class DenseGCNII(DenseLMC):
     def dg(self, l, h):
         return step_function(h)
 
-    def map(self, l):
-        return (1 - self.s[l - 1]) * np.eye(len(self.e)) + self.s[l - 1] * self.W[l - 1]
+    def map(self, l, weights):
+        return (1 - self.s[l - 1]) * np.eye(len(self.e)) + self.s[l - 1] * weights[l - 1]
 
     def M(self, l):
-        return (1 - self.a) * self.map(l)
+        return (1 - self.a) * self.map(l, self.W)
 
     def c(self, l, i):
-        return self.a * relu(self.h0(i)) @ self.map(l)
+        return self.a * relu(self.h0(i)) @ self.map(l, self.U)
 
     def loss_derivative(self, h, i):
         if not self.labelled[i]:
@@ -207,6 +218,7 @@ class DenseGCNII(DenseLMC):
             "E": np.zeros_like(self.E),
             "e": np.zeros_like(self.e),
             "W": [np.zeros_like(w) for w in self.W],
+            "U": [np.zeros_like(w) for w in self.W],
             "O": np.zeros_like(self.O),
             "o": np.zeros_like(self.o),
         }
@@ -217,9 +229,11 @@ class DenseGCNII(DenseLMC):
         gradient["o"] += d
 
     def add_layer(self, gradient, l, i, m, v, factor):
-        p = (1 - self.a) * m + self.a * relu(self.h0(i))
+        p, q = (1 - self.a) * m, self.a * relu(self.h0(i))
+        other = gradient["W"] if self.U is self.W else gradient["U"]
         gradient["W"][l - 1] += factor * self.s[l - 1] * np.outer(p, v)
-        self.initial_v[i] = self.initial_v.get(i, 0.0) + self.a * (self.map(l) @ v)
+        other[l - 1] += factor * self.s[l - 1] * np.outer(q, v)
+        self.initial_v[i] = self.initial_v.get(i, 0.0) + self.a * (self.map(l, self.U) @ v)
 
     def add_encoder(self, gradient, i, v, factor):
         d = factor * (v + step_function(self.h0(i)) * self.initial_v[i])

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import lmc
+
+pytestmark = pytest.mark.usefixtures("_either_kernels")
 import oracle
 from estimating import bound, clusters_of, gcn, gcnii, graph_of
 
@@ -27,13 +29,14 @@ def numbers(graph):
     return a, neighbours, data.x.numpy(), data.y.numpy(), data.train_mask.numpy()
 
 
-def weights_of(model):
-    return [layer.linear.weight.detach().numpy().T.copy() for layer in model.layers]
+def weights_of(model, part="linear"):
+    return [getattr(layer, part).weight.detach().numpy().T.copy() for layer in model.layers]
 
 
 def dense_gcn(model, graph, alpha, score):
     biases = [layer.linear.bias.detach().numpy().copy() for layer in model.layers]
     dense = oracle.DenseGCN(weights_of(model), biases, *numbers(graph), alpha, score)
+    dense.residual = model.layers[1].residual
     names = {"W": dense.W, "b": dense.b}
 
     def found():
@@ -48,14 +51,19 @@ def dense_gcnii(model, graph, alpha, score):
         tuple(p.detach().numpy().copy() for p in (part.weight.T, part.bias))
         for part in (model.encoder.parts[1], model.head.parts[1])
     )
-    dense = oracle.DenseGCNII(encoder, weights_of(model), head, 0.1, 0.5, *numbers(graph), alpha, score)
-    names = {"E": dense.E, "e": dense.e, "W": dense.W, "O": dense.O, "o": dense.o}
+    weights, shared = weights_of(model), model.layers[0].linear_initial is None
+    others = weights if shared else weights_of(model, "linear_initial")
+    dense = oracle.DenseGCNII(encoder, weights, others, head, 0.1, 0.5, *numbers(graph), alpha, score)
+    dense.residual = model.layers[0].residual
+    names = {"E": dense.E, "e": dense.e, "W": dense.W, "U": [] if shared else dense.U}
+    names |= {"O": dense.O, "o": dense.o}
 
     def found():
         encoder, head = model.encoder.parts[1], model.head.parts[1]
         weights = [layer.linear.weight.grad.T for layer in model.layers]
+        others = [] if shared else [layer.linear_initial.weight.grad.T for layer in model.layers]
         first = {"E": encoder.weight.grad.T, "e": encoder.bias.grad, "W": weights}
-        return first | {"O": head.weight.grad.T, "o": head.bias.grad}
+        return first | ({} if shared else {"U": others}) | {"O": head.weight.grad.T, "o": head.bias.grad}
 
     return dense, names, found
 
@@ -67,9 +75,18 @@ def each(tree):
 
 @pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
 @pytest.mark.parametrize("score", ["x^2", "2x-x^2", "x", "1", "sin"])
-@pytest.mark.parametrize(("make", "dense", "depth"), [(gcn, dense_gcn, 3), (gcnii, dense_gcnii, 4)])
-def test_thirty_steps_of_sgd_step_for_step(make, dense, depth, score, kind):
-    graph, model = graph_of(kind, nodes=24), make(depth)
+@pytest.mark.parametrize(
+    ("make", "dense", "options"),
+    [
+        (gcn, dense_gcn, {"depth": 2}),
+        (gcn, dense_gcn, {"depth": 4, "residual": True}),
+        (gcnii, dense_gcnii, {"depth": 3}),
+        (gcnii, dense_gcnii, {"depth": 5, "residual": True, "shared_weights": False}),
+    ],
+    ids=["GCN 2", "GCN 4 residual", "GCNII 3", "GCNII 5 residual, separate"],
+)
+def test_thirty_steps_of_sgd_step_for_step(make, dense, options, score, kind):
+    graph, model = graph_of(kind, nodes=24), make(**options)
     alpha, rate = 0.7, 0.3
     reference, parameters, gradients = dense(model, graph, alpha, score)
     estimator = bound(lmc.LMC(alpha=alpha, score=score), model, graph)
@@ -79,6 +96,7 @@ def test_thirty_steps_of_sgd_step_for_step(make, dense, depth, score, kind):
     while steps < 30:
         for batch in lmc.batches(graph, clusters, parts_per_batch=2, epoch=steps):
             expected = reference.estimate(batch.nodes.tolist(), batch.scale)
+            expected = {name: value for name, value in expected.items() if len(parameters[name])}
             optimizer.zero_grad()
             estimator.backward(batch)
             for found, wanted in zip(each(gradients()), each(expected), strict=True):
@@ -152,10 +170,11 @@ def test_gradient_error_by_hand():
     assert all(errors[p] <= errors.bias[p] + errors.variance[p] + 1e-12 for p in errors)
 
 
-def test_gradient_error_changes_nothing():
+@pytest.mark.parametrize("estimator", [lmc.LMC(), lmc.GraphFM()])
+def test_gradient_error_changes_nothing(estimator):
     graph = graph_of("undirected")
     model = gcn(3, norm="batch", dropout=0.5)
-    estimator = bound(lmc.LMC(), model, graph)
+    bound(estimator, model, graph)
     batches = list(lmc.batches(graph, clusters_of(graph)))
     estimator.backward(batches[0])
     before = [t.clone() for t in (*model.state_dict().values(), *estimator.state_dict().values())]
@@ -166,8 +185,20 @@ def test_gradient_error_changes_nothing():
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(torch.equal(a, p.grad) for a, p in zip(gradients_before, model.parameters(), strict=True))
     assert all(module.training for module in model.modules())
-    with pytest.raises(lmc.ArgumentError, match="LMC: not bound to this model and graph"):
+    with pytest.raises(lmc.ArgumentError, match="not bound to this model and graph"):
         lmc.gradient_error(graph, gcn(3), estimator, batches)
+
+
+def test_gradient_error_is_without_dropout():
+    graph = graph_of("undirected")
+    batches = list(lmc.batches(graph, clusters_of(graph)))
+    errors = []
+    for dropout in (0.0, 0.5):
+        model = gcn(3, dropout=dropout)
+        estimator = bound(lmc.LMC(alpha=0), model, graph, init="exact")
+        errors.append(lmc.gradient_error(graph, model, estimator, batches))
+    assert errors[0] == errors[1]
+    assert errors[1].bias["total"] < 1e-12
 
 
 def test_errors_on_arxiv_are_ordered_as_in_figure_3(real):

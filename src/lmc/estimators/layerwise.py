@@ -263,10 +263,8 @@ class LayerwiseStep:
             prediction = self.model.head(z, rows)[labelled]
             each = self.loss(prediction, y[labelled])
             if each.shape != (len(prediction),):
-                shape = tuple(each.shape)
-                raise ArgumentError(
-                    f"loss: gives shape {shape} for {len(prediction)} rows; must be one per row"
-                )
+                found = f"shape {tuple(each.shape)} for {len(prediction)} rows"
+                raise ArgumentError(f"loss: gives {found}; must be one number per row")
             return each.sum()
 
         return Traced(total, z)

@@ -6,8 +6,6 @@ import pytest
 import torch
 
 import lmc
-
-pytestmark = pytest.mark.usefixtures("_either_kernels")
 from estimating import (
     KINDS,
     MODELS,
@@ -21,6 +19,8 @@ from estimating import (
     graph_of,
     mean_gradient,
 )
+
+pytestmark = pytest.mark.usefixtures("_either_kernels")
 
 EVERY = {
     "BackwardSGD": lmc.BackwardSGD,

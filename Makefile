@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export LMC_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test format clean
+.PHONY: demo test bench bench-quick format clean
 
 demo: $(INSTALLED)
 	$(BIN)/lmc demo
@@ -18,6 +18,13 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
+
+# On a quiet machine only: nothing else may run beside it.
+bench: $(INSTALLED)
+	$(BIN)/lmc bench --out bench.json
+
+bench-quick: $(INSTALLED)
+	$(BIN)/lmc bench --quick --rounds 2
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,26 @@ def test_demo_shows_what_a_batch_holds():
     assert cells[-1][5] == "100%"
     shares = [int(row[5].rstrip("%")) for row in cells]
     assert shares == sorted(shares)
+
+
+def test_bench_and_compare(tmp_path):
+    out = tmp_path / "numbers.json"
+    first = run("bench", "--data", "synthetic", "--quick", "--rounds", "1", "--out", str(out))
+    assert first.returncode == 0, first.stderr
+    assert "LMC 80/40" in first.stdout
+    raw = json.loads(out.read_text())
+    assert all(len(measured) == 1 and measured[0] > 0 for measured in raw["seconds"].values())
+    assert raw["machine"]["torch"]
+    again = run("bench", "--data", "synthetic", "--quick", "--rounds", "1", "--compare", str(out))
+    assert again.returncode == 0, again.stderr
+    assert "Against" in again.stdout
+
+
+def test_a_missing_graph_is_one_line():
+    done = run("bench", "--data", "nowhere")
+    assert done.returncode == 1
+    assert "data set 'nowhere' is missing" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_version_and_help():

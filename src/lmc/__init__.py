@@ -6,6 +6,11 @@ import os
 # to be known before; whoever has set it otherwise is left alone.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
+if os.environ.get("LMC_THREADS", "").isdigit():
+    import torch
+
+    torch.set_num_threads(max(1, int(os.environ["LMC_THREADS"])))
+
 
 from lmc.batch import Batch
 from lmc.batching import Reserved, batches, prefetch, reserved_messages

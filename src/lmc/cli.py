@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -43,3 +45,23 @@ def _means(graph: lmc.Graph, clusters: object, parts_per_batch: int) -> list[str
         inside += int((block.indices < batch.num_nodes).sum())
     means = (f"{total / count:,.0f}" for total in (nodes, halo, messages))
     return [str(count), *means, f"{inside / messages:.0%}"]
+
+
+@main.command()
+@click.option("--data", default="arxiv", show_default=True, help="Name or path of the graph.")
+@click.option("--root", default=None, help="Folder to look for it in.")
+@click.option("--rounds", default=5, show_default=True, help="How often the rows take turns.")
+@click.option("--quick", is_flag=True, help="The main rows only.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Keep the raw numbers as JSON.")
+@click.option("--compare", "old", type=click.Path(exists=True, path_type=Path), help="An earlier --out.")
+def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | None, old: Path | None) -> None:
+    """Time an epoch of every method against PyG's full batch, in one run."""
+    from lmc.bench import run
+
+    try:
+        lmc.load(data, root)
+        result = run.bench(data, root, rounds, quick, out)
+    except lmc.LMCError as error:
+        raise click.ClickException(str(error)) from None
+    if old is not None:
+        Console().print(run.compare(old, result))

@@ -1,0 +1,141 @@
+"""What is timed: one epoch of a method on a graph, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import lmc
+from lmc.normalization import propagated
+from lmc.sparse import CSR
+
+Architecture = Literal["gcn", "gcnii"]
+HIDDEN = 256
+
+
+Epoch = Callable[[], None]
+"""Trains a model for one epoch."""
+
+
+def own(
+    graph: lmc.Graph,
+    estimator: lmc.Estimator,
+    parts: int = 80,
+    parts_per_batch: int | None = None,
+    architecture: Architecture = "gcn",
+    lr: float = 1e-2,
+) -> Epoch:
+    """A method of this library; `parts_per_batch=None` is the whole graph at once."""
+    _load_kernels()
+    torch.manual_seed(0)
+    model = _model(graph, architecture)
+    estimator.bind(model, graph)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    whole = [graph.batch(torch.arange(graph.num_nodes))] if parts_per_batch is None else []
+    clusters = None if parts_per_batch is None else lmc.partition(graph, parts)
+    epochs = iter(range(1 << 30))
+
+    def batches() -> Iterable[lmc.Batch]:
+        if parts_per_batch is None:
+            return whole
+        return lmc.prefetch(lmc.batches(graph, clusters, parts_per_batch, epoch=next(epochs)))
+
+    def epoch() -> None:
+        model.train()
+        for batch in batches():
+            optimizer.zero_grad()
+            estimator.backward(batch)
+            optimizer.step()
+
+    return epoch
+
+
+@cache
+def _load_kernels() -> None:
+    """One step on a graph of no size, so that what is measured later is not the loading of kernels."""
+    graph = lmc.synthetic(nodes=500, features=4)
+    estimator = lmc.LMC()
+    estimator.bind(_model(graph, "gcn"), graph)
+    estimator.backward(graph.batch(torch.arange(100)))
+
+
+def _model(graph: lmc.Graph, architecture: Architecture) -> Any:
+    sizes = (graph.num_features, HIDDEN, graph.num_classes)
+    if architecture == "gcn":
+        return lmc.GCN(*sizes, layers=3, dropout=0.5, norm="batch")
+    return lmc.GCNII(*sizes, layers=4, dropout=0.5)
+
+
+def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) -> Epoch:
+    """PyG's own full-batch training, with the normalised adjacency in CSR and computed once."""
+    torch.manual_seed(0)
+    a = lmc.normalize(graph)
+    values = torch.ones(a.num_entries) if a.values is None else a.values
+    adjacency = torch.sparse_csr_tensor(a.indptr.long(), a.indices.long(), values, a.shape)
+    model = _pyg_gcn(graph) if architecture == "gcn" else _PyGGCNII(graph)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+
+    def epoch() -> None:
+        model.train()
+        optimizer.zero_grad()
+        out = model(graph.x, adjacency)
+        cross_entropy(out[graph.train_mask], graph.y[graph.train_mask]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return epoch
+
+
+def _pyg_gcn(graph: lmc.Graph) -> Any:
+    from torch_geometric.nn.models import GCN
+
+    sizes = (graph.num_features, HIDDEN, 3, graph.num_classes)
+    return GCN(*sizes, dropout=0.5, norm="BatchNorm", normalize=False)
+
+
+class _PyGGCNII(nn.Module):
+    """Four of PyG's GCN2Conv between two linear layers, as in its example."""
+
+    def __init__(self, graph: lmc.Graph) -> None:
+        from torch_geometric.nn import GCN2Conv
+
+        super().__init__()
+        self.encoder = nn.Linear(graph.num_features, HIDDEN)
+        convs = [GCN2Conv(HIDDEN, 0.1, 0.5, layer, normalize=False) for layer in range(1, 5)]
+        self.convs = nn.ModuleList(convs)
+        self.head = nn.Linear(HIDDEN, graph.num_classes)
+
+    def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
+        h = initial = self.encoder(x).relu()
+        for conv in self.convs:
+            h = conv(nn.functional.dropout(h, 0.5, self.training), initial, adjacency).relu()
+        out: Tensor = self.head(nn.functional.dropout(h, 0.5, self.training))
+        return out
+
+
+def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Epoch:
+    """The floor: the dense and sparse products of an LMC epoch (GCN, alpha = 0) alone, on its shapes."""
+    _load_kernels()
+    batches = list(lmc.batches(graph, lmc.partition(graph, parts), parts_per_batch))
+    widths = [graph.num_features, HIDDEN, HIDDEN, graph.num_classes]
+    weights = [torch.randn(o, i) for i, o in pairwise(widths)]
+    first = propagated(graph)
+
+    def epoch() -> None:
+        for batch in batches:
+            inside, halo = ((torch.ones(n, HIDDEN)) for n in (batch.num_nodes, batch.num_halo))
+            out, halo_out = (torch.ones(n, widths[-1]) for n in (batch.num_nodes, batch.num_halo))
+            block: CSR = batch.block()
+            received = [first[batch.nodes], block.times(inside, halo), block.times(inside, halo)]
+            for a, weight in zip(received, weights, strict=True):
+                z = a @ weight.T
+                z.T @ a
+            batch.transposed_block().times(out, halo_out) @ weights[2]
+            batch.transposed_block().times(inside, halo) @ weights[1]
+
+    return epoch

@@ -1,0 +1,91 @@
+"""A row in a process of its own: it sleeps until it is asked for an epoch, so that rows can take turns."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import lmc
+from lmc.bench.rows import Epoch
+
+Make = Callable[[lmc.Graph], Epoch]
+
+
+class Worker:
+    """Times epochs of one row.
+
+    Args:
+        make: what is trained, on the graph.
+        data: name or path of the graph.
+        root: where to look for it.
+        keep_buffers: whether the process keeps large buffers; without, its memory is what it needs.
+    """
+
+    def __init__(self, make: Make, data: str, root: str | None, keep_buffers: bool = True) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, make, data, root, keep_buffers)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, what: str) -> Any:
+        """`"epoch"`: its seconds. `"memory"`: bytes at its peak above what is held between epochs."""
+        self._pipe.send(what)
+        try:
+            kind, answer = self._pipe.recv()
+        except EOFError:
+            raise lmc.LMCError(f"a worker of the benchmark died at {what!r}: out of memory?") from None
+        if kind == "error":
+            raise lmc.LMCError(answer)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _serve(pipe: Connection, make: Make, data: str, root: str | None, keep_buffers: bool) -> None:
+    if not keep_buffers:
+        os.environ["LMC_MALLOC"] = "0"
+    try:
+        epoch = make(lmc.load(data, root))
+        answers: dict[str, Callable[[], Any]] = {
+            "epoch": lambda: _seconds(epoch),
+            "memory": lambda: _peak(epoch),
+        }
+        while True:
+            pipe.send(("done", answers[pipe.recv()]()))
+    except EOFError:
+        return
+    except Exception as error:
+        pipe.send(("error", f"{type(error).__name__}: {error}"))
+
+
+def _seconds(epoch: Epoch) -> float:
+    start = time.perf_counter()
+    epoch()
+    return time.perf_counter() - start
+
+
+def _peak(epoch: Epoch) -> int:
+    gc.collect()
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    epoch()
+    return _resident("VmHWM") - before
+
+
+def _resident(field: str) -> int:
+    if not os.path.exists("/proc/self/status"):
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))

@@ -95,3 +95,24 @@ def distance(one, other):
     total = max(float(torch.stack([g.norm() for g in other.values()]).norm()), 1e-12)
     norms = {name: max(float(g.norm()), 1e-3 * total) for name, g in other.items()}
     return {name: float((one[name] - g).norm()) / norms[name] for name, g in other.items()}
+
+
+def settled(estimator, graph, parts=4):
+    """The mean estimate over a partition, once histories no longer change."""
+    batches = list(lmc.batches(graph, clusters_of(graph, parts)))
+    for _ in range(2 * len(estimator.model.layers)):
+        mean_gradient(estimator, batches)
+    return mean_gradient(estimator, batches)
+
+
+EVERY = {
+    "BackwardSGD": lmc.BackwardSGD,
+    "ClusterGCN": lmc.ClusterGCN,
+    "GAS": lmc.GAS,
+    "GraphFM": lambda: lmc.GraphFM(momentum=0.3),
+    "LMC": lambda: lmc.LMC(alpha=0.4),
+    "LMC alpha 0": lambda: lmc.LMC(alpha=0),
+    "LMC alpha 1": lambda: lmc.LMC(alpha=1, score="1"),
+    "LMC forward": lambda: lmc.LMC(backward=False),
+    "LMC backward": lambda: lmc.LMC(forward=False),
+}

@@ -9,7 +9,8 @@ from estimating import bound
 def test_errors_on_arxiv_are_ordered_as_in_figure_3(real):
     """After a few epochs at a small batch, 5 of 80 clusters: LMC < GAS < Cluster-GCN.
 
-    That is so for the error of a batch of the paper's size, 40 clusters. At 5 clusters it is so for the
+    For this model, without a norm, that is so for the error of a batch of the paper's size, 40
+    clusters, by small margins. At 5 clusters it is so for the
     bias, but the variance of METIS clusters drowns the rest: there the unbiased `BackwardSGD` itself is
     further off than GAS, which drops messages and so makes its estimates, and their variance, smaller.
     """

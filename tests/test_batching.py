@@ -1,5 +1,9 @@
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -104,20 +108,46 @@ def test_numbers_of_clusters_may_have_gaps(graph):
     assert [b.scale for b in lmc.batches(graph, clusters)] == [2.0, 2.0]
 
 
-def test_memory_of_a_batch_does_not_grow_with_the_graph():
-    """A ring's batch has two halo nodes, however long the ring: the bytes allocated must be the same."""
+PEAK = """
+import sys, torch, lmc
+from pathlib import Path
 
-    def allocated(n):
-        ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
-        y, mask = torch.zeros(n, dtype=torch.long), torch.ones(n, dtype=torch.bool)
-        graph = lmc.Graph(torch.cat([ring, ring.flip(0)], 1), torch.ones(n, 1), y, mask)
-        graph.batch([0]).block()  # what is computed once per graph
-        with torch.profiler.profile(profile_memory=True) as profile:
-            batch = graph.batch(torch.arange(100))
-            batch.block(), batch.halo_block(), batch.local_degree, batch.renormalized(), batch.y
-        return sum(max(0, event.self_cpu_memory_usage) for event in profile.events())
+n = 4_000_000
+ring = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+y, mask = torch.zeros(n, dtype=torch.long), torch.ones(n, dtype=torch.bool)
+graph = lmc.Graph(torch.cat([ring, ring.flip(0)], 1), torch.ones(n, 1), y, mask)
 
-    assert 0 < allocated(100_000) == allocated(1000)
+
+def peak(nodes):
+    def kilobytes(field):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+    Path("/proc/self/clear_refs").write_text("5")
+    before = kilobytes("VmRSS")
+    batch = graph.batch(nodes)
+    batch.block(), batch.halo_block(), batch.local_degree, batch.renormalized(), batch.y
+    return kilobytes("VmHWM") - before
+
+
+peak(torch.arange(50))  # what is computed once per graph
+print(peak(torch.arange(100, 200)), peak(torch.arange(1_000_000)))
+"""
+
+
+@pytest.mark.parametrize("loops", ["fast", "plain"])
+def test_memory_of_a_batch_does_not_grow_with_the_graph(loops):
+    """A hundred nodes of a ring of four million: one byte per node of the graph would be 4 MB."""
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("peak memory is read from /proc")
+    command = [sys.executable, "-c", PEAK]
+    # Large blocks come fresh from the kernel, so that every one of them is seen.
+    environment = os.environ | {"LMC_KERNELS": loops, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    small, large = map(int, done.stdout.split())
+    assert small < 3000
+    assert large > 20_000  # and it is seen where there is something to see
 
 
 # -- in the background -----------------------------------------------------------------------------

@@ -222,9 +222,10 @@ def test_csr_rows_in_any_order(example, random):
     adjacency = example.graph.adjacency
     indices, weights, indptr = [], [], [0]
     for i in range(example.graph.num_nodes):
-        row = adjacency.rows(torch.tensor([i]))
-        values = [1.0] * row.num_entries if row.values is None else row.values.tolist()
-        entries = list(zip(row.indices.tolist(), values, strict=True))
+        row = slice(adjacency.indptr[i], adjacency.indptr[i + 1])
+        columns = adjacency.indices[row].tolist()
+        values = [1.0] * len(columns) if adjacency.values is None else adjacency.values[row].tolist()
+        entries = list(zip(columns, values, strict=True))
         entries = [(j, w / 2) for j, w in entries * 2]
         random.shuffle(entries)
         indices += [j for j, _ in entries]

@@ -14,7 +14,7 @@ from lmc import kernels
 from lmc import validation as check
 from lmc.errors import ArgumentError, GraphError
 from lmc.graph import Graph
-from lmc.normalization import Norm, normalize, normalize_transposed, normalized
+from lmc.normalization import Norm, normalize, normalize_transposed, normalized, propagated
 from lmc.sparse import CSR
 
 
@@ -107,6 +107,10 @@ class Batch:
         inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes)
         return normalized(inside.ordered(), norm, self.graph.x.dtype)
 
+    def received_features(self, norm: Norm = "gcn") -> Tensor:
+        """(batch, features) what the batch receives where messages are the features themselves."""
+        return propagated(self.graph, norm)[self.nodes]
+
     def alone(self) -> Batch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
         return Alone(self.graph, self.nodes, self.halo[:0], self.scale)
@@ -163,6 +167,10 @@ class Alone(Batch):
         """(batch, batch): its transpose, the same object if symmetric."""
         forward = self.renormalized(norm)
         if (forward, "transposed") not in self._built:
-            transposed = forward.transpose()
-            self._built[forward, "transposed"] = forward if transposed.equal(forward) else transposed
+            self._built[forward, "transposed"] = forward.transpose()
         return self._built[forward, "transposed"]
+
+    def received_features(self, norm: Norm = "gcn") -> Tensor:
+        """(batch, features) from within the batch alone."""
+        x = self.graph.x[self.nodes]
+        return self.renormalized(norm).times(x, x[:0])

@@ -267,8 +267,7 @@ class Graph:
     @cached_property
     def transposed(self) -> CSR:
         """(nodes, nodes), row j: the targets of node j's messages; `adjacency` itself if undirected."""
-        transposed = self.adjacency.transpose()
-        return self.adjacency if transposed.equal(self.adjacency) else transposed
+        return self.adjacency.transpose()
 
     @property
     def is_undirected(self) -> bool:

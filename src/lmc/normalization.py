@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from lmc.errors import ArgumentError, GraphError
+from lmc import validation as check
+from lmc.errors import GraphError
 from lmc.graph import Graph
 from lmc.sparse import CSR, index_dtype
 
 Norm = Literal["gcn", "mean", "sum"]
 
-_propagated: WeakKeyDictionary[Graph, dict[str, Tensor]] = WeakKeyDictionary()
-_cache: WeakKeyDictionary[Graph, dict[tuple[str, bool], CSR]] = WeakKeyDictionary()
+Kept = TypeVar("Kept")
+
+_cache: WeakKeyDictionary[Graph, dict[tuple[str, str], Any]] = WeakKeyDictionary()
 
 
 def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -33,7 +35,7 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     >>> normalize(pair, "gcn").to_dense().tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
-    return _kept(graph, norm, False, lambda: normalized(graph.adjacency, norm, graph.x.dtype))
+    return _once(graph, norm, "matrix", lambda: normalized(graph.adjacency, norm, graph.x.dtype))
 
 
 def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -43,35 +45,28 @@ def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
     >>> normalize_transposed(pair) is normalize(pair)
     True
     """
-    forward = normalize(graph, norm)
-
-    def transpose() -> CSR:
-        transposed = forward.transpose()
-        return forward if transposed.equal(forward) else transposed
-
-    return _kept(graph, norm, True, transpose)
+    return _once(graph, norm, "transposed", lambda: normalize(graph, norm).transpose())
 
 
 def propagated(graph: Graph, norm: Norm = "gcn") -> Tensor:
     """(nodes, features) A X: what the first layer receives, if nothing comes before it; computed once."""
-    known = _propagated.setdefault(graph, {})
-    if norm not in known:
-        known[norm] = normalize(graph, norm).times(graph.x, graph.x[:0])
-    return known[norm]
+    x = graph.x
+    return _once(graph, norm, "propagated", lambda: normalize(graph, norm).times(x, x[:0]))
 
 
-def _kept(graph: Graph, norm: Norm, transposed: bool, compute: Callable[[], CSR]) -> CSR:
+def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> Kept:
+    """What `compute` gives, kept for as long as the graph lives."""
     known = _cache.setdefault(graph, {})
-    key = (str(norm), transposed)
+    key = (str(norm), what)
     if key not in known:
         known[key] = compute()
-    return known[key]
+    result: Kept = known[key]
+    return result
 
 
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency; see `normalize`."""
-    if not isinstance(norm, str) or norm not in get_args(Norm):
-        raise ArgumentError(f"norm={norm!r}: must be one of {', '.join(get_args(Norm))}")
+    check.one_of("norm", norm, Norm)
     if norm == "gcn":
         adjacency = _with_self_loops(adjacency)
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()

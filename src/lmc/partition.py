@@ -7,7 +7,7 @@ import hashlib
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from lmc import addressed
 from lmc import validation as check
-from lmc.errors import ArgumentError
 from lmc.files import cache_folder, write_atomically
 from lmc.graph import Graph
 
@@ -46,8 +45,7 @@ def partition(
     >>> clusters.shape, clusters.unique().tolist()
     (torch.Size([200]), [0, 1, 2, 3])
     """
-    if method not in get_args(Method):
-        raise ArgumentError(f"method={method!r}: must be one of {', '.join(get_args(Method))}")
+    check.one_of("method", method, Method)
     parts, seed = check.whole_number("parts", parts, 1), check.whole_number("seed", seed, 0)
     if method == "metis" and not _has_metis():
         warnings.warn('pymetis is not installed: method="bfs" is used instead', stacklevel=2)

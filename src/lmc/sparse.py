@@ -40,8 +40,8 @@ class CSR:
     >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), torch.tensor([1.0, 2.0, 3.0]), 3)
     >>> a.shape, a.to_dense().tolist()
     ((2, 3), [[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
-    >>> a.rows(torch.tensor([1])).to_dense().tolist()
-    [[0.0, 3.0, 0.0]]
+    >>> (a @ torch.eye(3)).tolist()
+    [[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]
     """
 
     indptr: Tensor
@@ -67,16 +67,6 @@ class CSR:
         """(entries,) the row of every entry, in the order of storage."""
         rows = torch.arange(self.shape[0], dtype=self.indices.dtype)
         return rows.repeat_interleave(self.row_lengths(), output_size=self.num_entries)
-
-    def rows(self, rows: Tensor) -> CSR:
-        """The matrix of these rows, in this order; reads nothing but them."""
-        start = self.indptr[rows]
-        length = self.indptr[rows + 1] - start
-        indptr = _offsets(length)
-        shift = (start - indptr[:-1]).repeat_interleave(length)
-        where = torch.arange(shift.numel(), dtype=shift.dtype) + shift
-        values = None if self.values is None else self.values[where]
-        return CSR(indptr, self.indices[where], values, self.num_cols)
 
     def keep(self, mask: Tensor) -> CSR:
         """The matrix of the entries where `mask` (entries,) is True."""
@@ -106,8 +96,9 @@ class CSR:
         return sums.index_add_(0, self.row_ids(), self.values.double())
 
     def transpose(self) -> CSR:
-        """The transposed matrix."""
-        return CSR.from_scipy(self.to_scipy().T, unweighted=self.values is None)
+        """The transposed matrix; the same object where it is equal (and in order)."""
+        transposed = CSR.from_scipy(self.to_scipy().T, unweighted=self.values is None)
+        return self if transposed.equal(self) else transposed
 
     def equal(self, other: CSR) -> bool:
         """Whether both store the very same entries."""
@@ -161,10 +152,3 @@ class CSR:
             None if unweighted else torch.from_numpy(csr.data),
             int(csr.shape[1]),
         )
-
-
-def _offsets(lengths: Tensor) -> Tensor:
-    """(n + 1,) where each of n consecutive runs starts, and where the last ends."""
-    offsets = torch.zeros(lengths.numel() + 1, dtype=lengths.dtype)
-    torch.cumsum(lengths, 0, out=offsets[1:])
-    return offsets

@@ -27,6 +27,12 @@ def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> in
     return number
 
 
+def one_of(name: str, value: Any, allowed: Any) -> None:
+    """One of the strings of the Literal `allowed`; else ArgumentError."""
+    if not (isinstance(value, str) and value in get_args(allowed)):
+        raise ArgumentError(f"{name}={value!r}: must be one of {', '.join(get_args(allowed))}")
+
+
 def tensor(name: str, array: Any) -> Tensor:
     """A detached, dense CPU tensor of any array, without a copy where possible."""
     try:
@@ -54,7 +60,7 @@ def count_nodes(x: Tensor | None, y: Tensor, prefix: str = "") -> int:
     return len(x)
 
 
-def first(mask: Tensor) -> tuple[int, ...]:
+def _first(mask: Tensor) -> tuple[int, ...]:
     """The first place where `mask` is True, in order of storage."""
     flat = int(mask.flatten().to(torch.uint8).argmax())
     return tuple(int(i) for i in np.unravel_index(flat, mask.shape))
@@ -63,7 +69,7 @@ def first(mask: Tensor) -> tuple[int, ...]:
 def _reject(name: str, array: Tensor, wrong: Tensor, rule: str) -> None:
     """Raise GraphError at the first `wrong` place of `array`, if there is one."""
     if bool(wrong.any()):
-        at = first(wrong)
+        at = _first(wrong)
         place = ", ".join(map(str, at))
         raise GraphError(f"{name}[{place}] = {array[at].item()}: {rule}")
 
@@ -196,8 +202,8 @@ def labels(
     """
     if num_classes is not None:
         num_classes = whole_number("num_classes", num_classes, 1)
-    if task is not None and task not in get_args(Task):
-        raise ArgumentError(f"task={task!r}: must be one of {', '.join(get_args(Task))}")
+    if task is not None:
+        one_of("task", task, Task)
     num_nodes = in_a_mask.numel()
     right = y.ndim in (1, 2) and y.shape[0] == num_nodes
     _require_shape("y", y, right, f"must be ({num_nodes},) or ({num_nodes}, columns)")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -64,12 +64,10 @@ class Estimator(ABC):
                 labels' kind.
             seed: of the dropout masks.
         """
-        if init not in get_args(Init):
-            raise ArgumentError(f"init={init!r}: must be one of {', '.join(get_args(Init))}")
-        widths = boundary_widths(model, graph)
+        check.one_of("init", init, Init)
+        seed, widths = check.whole_number("seed", seed, 0), boundary_widths(model, graph)
         keep_large_buffers()
-        self.model, self.graph, self._init = model, graph, init
-        self._seed = check.whole_number("seed", seed, 0)
+        self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths = loss or loss_of(graph.task), widths
         vars(self).pop("whole", None)
         self.reset()
@@ -159,6 +157,9 @@ class HistoryEstimator(Estimator):
 
     precision: Precision
 
+    def __post_init__(self) -> None:
+        check.one_of("precision", self.precision, Precision)
+
     def remembered(self) -> tuple[range, range]:
         """The layers behind which embeddings and auxiliary variables are kept, from 1 to L."""
         return range(1, len(self._widths)), range(0)
@@ -166,9 +167,6 @@ class HistoryEstimator(Estimator):
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
-        if self.precision not in get_args(Precision):
-            names = ", ".join(get_args(Precision))
-            raise ArgumentError(f"precision={self.precision!r}: must be one of {names}")
         dtype = torch.float16 if self.precision == "half" else self.graph.x.dtype
         nodes, widths = self.graph.num_nodes, self._widths
         embeddings, auxiliaries = self.remembered()

@@ -32,6 +32,7 @@ class GraphFM(HistoryEstimator):
     precision: Precision = "full"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.momentum <= 1:
             raise ArgumentError(f"momentum={self.momentum}: must be in [0, 1]")
 

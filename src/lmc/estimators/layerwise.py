@@ -15,13 +15,12 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from lmc.batch import Alone, Batch
+from lmc.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.traced import Gradients, Traced
 from lmc.losses import Loss
 from lmc.nn.model import Layer, Model
 from lmc.nn.rows import Rows
-from lmc.normalization import propagated
 from lmc.sparse import CSR
 
 
@@ -107,7 +106,7 @@ class LayerPass:
     def update(self) -> Traced:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
         if self.constant:
-            received = propagated(self.batch.graph, self.layer.aggregation)[self.batch.nodes]
+            received = self.batch.received_features(self.layer.aggregation)
         else:
             received = self._received(self.batch.block(self.layer.aggregation))
         return Traced(self.layer.update, received, self.message.value, self.initial.batch)
@@ -212,8 +211,7 @@ class LayerwiseStep:
 
     @property
     def _first_messages_are_features(self) -> bool:
-        whole = not isinstance(self.batch, Alone)
-        return whole and self.model.encoder.is_identity and self.model.layers[0].message.is_identity
+        return self.model.encoder.is_identity and self.model.layers[0].message.is_identity
 
     def _backward(self, passes: list[LayerPass], v_batch: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Algorithm 1, lines 10 to 15: V̄⁰, and the derivative at what layers read of the input.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from lmc import validation as check
 from lmc.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.base import HistoryEstimator, Precision
@@ -56,9 +57,9 @@ class LMC(HistoryEstimator):
     ) -> None:
         if not 0 <= alpha <= 1:
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
-        if score not in get_args(Score):
-            raise ArgumentError(f"score={score!r}: must be one of {', '.join(get_args(Score))}")
+        check.one_of("score", score, Score)
         self.alpha, self.score, self.precision = alpha, score, precision
+        super().__post_init__()
         self.compensate_forward, self.compensate_backward = forward, backward
 
     def __repr__(self) -> str:

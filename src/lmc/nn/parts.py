@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lmc import kernels
+from lmc import validation as check
 from lmc.errors import ArgumentError
 from lmc.nn.model import NodeWise
 from lmc.nn.rows import Rows
@@ -68,8 +69,7 @@ class Activation(NodeWise):
 
     def __init__(self, width: int, norm: NormKind, dropout: float) -> None:
         super().__init__()
-        if norm not in get_args(NormKind):
-            raise ArgumentError(f"norm={norm!r}: must be one of {', '.join(get_args(NormKind))}")
+        check.one_of("norm", norm, NormKind)
         kinds = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
         self.norm = kinds[norm](width)
         self.dropout = Dropout(dropout)

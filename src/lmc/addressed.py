@@ -68,19 +68,23 @@ def bell(*address: ArrayLike) -> NDArray[np.float32]:
     return centred / np.float32((4 * (2.0**32 - 1) / 12) ** 0.5)
 
 
-def columns(key: NDArray[np.uint64], width: int) -> NDArray[np.uint32]:
-    """(keys, width) 32 uniform bits per key and column, by two rounds of a 32-bit mixer.
+def columns(key: NDArray[np.uint64], width: int) -> NDArray[np.uint16]:
+    """(keys, width) 16 uniform bits per key and column, by two rounds of a 32-bit mixer.
+
+    A word of 32 bits serves two columns: one of the first half of them, and one of the second.
 
     >>> columns(bits(0, [5, 6]), 3).shape
     (2, 3)
     """
     z: NDArray[np.uint32]
+    words = (width + 1) // 2
     low, high = key.astype(np.uint32)[:, None], (key >> np.uint64(32)).astype(np.uint32)[:, None]
-    z = low ^ (np.arange(width, dtype=np.uint32) * np.uint32(0x9E3779B9))
+    z = low ^ (np.arange(words, dtype=np.uint32) * np.uint32(0x9E3779B9))
     z = (z ^ (z >> np.uint32(16))) * np.uint32(0x7FEB352D)
     z = (z ^ (z >> np.uint32(15))) * np.uint32(0x846CA68B)
     z = (z ^ (z >> np.uint32(16))) + high
     z = (z ^ (z >> np.uint32(16))) * np.uint32(0x7FEB352D)
     z = (z ^ (z >> np.uint32(15))) * np.uint32(0x846CA68B)
     z ^= z >> np.uint32(16)
-    return z
+    halves = np.concatenate([z & np.uint32(0xFFFF), z >> np.uint32(16)], axis=1)
+    return halves[:, :width].astype(np.uint16)

@@ -58,9 +58,14 @@ class Batch:
         twice = ascending[1:][ascending.diff() == 0]
         if twice.numel():
             raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
+        return Batch.of_known(graph, nodes, float(scale))
+
+    @staticmethod
+    def of_known(graph: Graph, nodes: Tensor, scale: float) -> Batch:
+        """`of`, for (batch,) int64 nodes that are known to be a set of the graph's nodes."""
         neighbours = graph.neighbours
         members = kernels.chosen().members(neighbours.indptr, neighbours.indices, nodes)
-        return Batch(graph, nodes, members[len(nodes) :], float(scale))
+        return Batch(graph, nodes, members[len(nodes) :], scale)
 
     @property
     def num_nodes(self) -> int:
@@ -109,7 +114,7 @@ class Batch:
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
-        return propagated(self.graph, norm)[self.nodes]
+        return propagated(self.graph, norm).index_select(0, self.nodes)
 
     def alone(self) -> Batch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
@@ -172,5 +177,5 @@ class Alone(Batch):
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) from within the batch alone."""
-        x = self.graph.x[self.nodes]
+        x = self.graph.x.index_select(0, self.nodes)
         return self.renormalized(norm).times(x, x[:0])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -48,7 +51,7 @@ def batches(
     >>> [batch.scale for batch in lmc.batches(graph, clusters, parts_per_batch=3)]
     [2.6666666666666665, 2.6666666666666665, 4.0]
     """
-    nodes, ends = _nodes_by_cluster(graph, clusters)
+    by_cluster, ends = _nodes_by_cluster(graph, clusters)
     parts_per_batch = check.whole_number("parts_per_batch", parts_per_batch, 1)
     seed, epoch = check.whole_number("seed", seed, 0), check.whole_number("epoch", epoch, 0)
     num_clusters = len(ends)
@@ -56,11 +59,12 @@ def batches(
     groups = [order[i : i + parts_per_batch] for i in range(0, num_clusters, parts_per_batch)]
     if fixed:
         groups = [groups[i] for i in addressed.permutation(len(groups), seed, _TURNS, epoch)]
-    members = nodes.tensor_split(ends[:-1])
+    members = by_cluster.tensor_split(ends[:-1])
 
     def build() -> Iterator[Batch]:
         for group in groups:
-            batch = graph.batch(torch.cat([members[i] for i in group]), num_clusters / len(group))
+            nodes = torch.cat([members[i] for i in group])
+            batch = Batch.of_known(graph, nodes, num_clusters / len(group))
             batch.block(norm)
             yield batch
 
@@ -73,12 +77,19 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     >>> list(prefetch("abc"))
     ['a', 'b', 'c']
     """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="lmc-prefetch") as background:
+    name = "lmc-prefetch"
+    with ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_step_aside) as background:
         source, end = iter(items), object()
         following = background.submit(next, source, end)
         while (item := following.result()) is not end:
             following = background.submit(next, source, end)
             yield item  # type: ignore[misc]
+
+
+def _step_aside() -> None:
+    """Let this thread have only what others leave: a step whose threads share the work waits for the last."""
+    if sys.platform.startswith("linux"):  # elsewhere, the priority would be that of the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 class Reserved(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lmc import kernels
+
 
 class History:
     """One vector per node, as it was when the node was last written; zero before that.
@@ -27,4 +29,4 @@ class History:
         if self.values.dtype != values.dtype:
             limit = torch.finfo(self.values.dtype).max
             values = values.clamp(-limit, limit).to(self.values.dtype)
-        self.values.index_copy_(0, nodes, values)
+        kernels.chosen(self.values).put_rows(nodes, values, self.values)

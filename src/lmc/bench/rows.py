@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import chain, count, islice, pairwise, repeat
 from typing import Any, Literal
 
 import torch
@@ -37,18 +37,17 @@ def own(
     model = _model(graph, architecture)
     estimator.bind(model, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    whole = [graph.batch(torch.arange(graph.num_nodes))] if parts_per_batch is None else []
-    clusters = None if parts_per_batch is None else lmc.partition(graph, parts)
-    epochs = iter(range(1 << 30))
-
-    def batches() -> Iterable[lmc.Batch]:
-        if parts_per_batch is None:
-            return whole
-        return lmc.prefetch(lmc.batches(graph, clusters, parts_per_batch, epoch=next(epochs)))
+    batches: Iterator[lmc.Batch]
+    if parts_per_batch is None:
+        batches, steps = repeat(graph.batch(torch.arange(graph.num_nodes))), 1
+    else:
+        clusters, steps = lmc.partition(graph, parts), -(-parts // parts_per_batch)
+        epochs = (lmc.batches(graph, clusters, parts_per_batch, epoch=epoch) for epoch in count())
+        batches = lmc.prefetch(chain.from_iterable(epochs))
 
     def epoch() -> None:
         model.train()
-        for batch in batches():
+        for batch in islice(batches, steps):
             optimizer.zero_grad()
             estimator.backward(batch)
             optimizer.step()
@@ -124,14 +123,16 @@ def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Ep
     batches = list(lmc.batches(graph, lmc.partition(graph, parts), parts_per_batch))
     widths = [graph.num_features, HIDDEN, HIDDEN, graph.num_classes]
     weights = [torch.randn(o, i) for i, o in pairwise(widths)]
-    first = propagated(graph)
+    propagated(graph)  # known before the first epoch
+
+    sides = [(batch.num_nodes, batch.num_halo) for batch in batches]
+    hidden = [[torch.rand(n, HIDDEN) for n in side] for side in sides]
+    outputs = [[torch.rand(n, widths[-1]) for n in side] for side in sides]
 
     def epoch() -> None:
-        for batch in batches:
-            inside, halo = ((torch.ones(n, HIDDEN)) for n in (batch.num_nodes, batch.num_halo))
-            out, halo_out = (torch.ones(n, widths[-1]) for n in (batch.num_nodes, batch.num_halo))
+        for batch, (inside, halo), (out, halo_out) in zip(batches, hidden, outputs, strict=True):
             block: CSR = batch.block()
-            received = [first[batch.nodes], block.times(inside, halo), block.times(inside, halo)]
+            received = [batch.received_features(), block.times(inside, halo), block.times(inside, halo)]
             for a, weight in zip(received, weights, strict=True):
                 z = a @ weight.T
                 z.T @ a

@@ -156,6 +156,7 @@ class HistoryEstimator(Estimator):
     """An estimator that remembers values of nodes from when they were last in a batch."""
 
     precision: Precision
+    revisits_halo = False
 
     def __post_init__(self) -> None:
         check.one_of("precision", self.precision, Precision)

@@ -56,9 +56,7 @@ def exact_values(
         z = Sides(before, nothing.reshape(0, before.shape[1]))
         return LayerPass(model.layers[place - 1], whole, (*address, place), z, initial)
 
-    encoded = step.encoded(whole.nodes).value
-    with torch.no_grad():
-        initial = Sides(model.initial(encoded), model.initial(encoded[:0]))
+    encoded, initial = step.encoder.value, Sides(step.initial.value, step.initial.value[:0])
     embeddings: list[Tensor] = []
     for place in range(1, step.depth + 1):
         embeddings.append(layer_pass(place).update.value)

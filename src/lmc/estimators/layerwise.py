@@ -42,9 +42,15 @@ class Outside(Protocol):
     def keep_auxiliaries(self, layer: int, nodes: Tensor, v: Tensor) -> None:
         """Take note of the batch's new V̄ˡ."""
 
+    @property
+    def revisits_halo(self) -> bool:
+        """Whether `halo_auxiliaries` may ask for what is up to date; if not, the halo is forgotten early."""
+
 
 class NoHalo:
     """An `Outside` where nothing is outside, or nothing is let in, and nothing is remembered."""
+
+    revisits_halo = False
 
     def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
         """(0, width)."""
@@ -67,6 +73,36 @@ class Sides(NamedTuple):
     batch: Tensor
     halo: Tensor
 
+    def without_halo(self) -> Sides:
+        """The batch rows alone."""
+        return Sides(self.batch, self.batch[:0])
+
+
+class LazySides:
+    """`Sides` of which each is computed when first asked for.
+
+    >>> LazySides(lambda: torch.ones(2, 1), lambda: 1 / 0).batch.shape
+    torch.Size([2, 1])
+    """
+
+    def __init__(self, batch: Callable[[], Tensor], halo: Callable[[], Tensor]) -> None:
+        self._batch, self._halo = batch, halo
+
+    @cached_property
+    def batch(self) -> Tensor:
+        """(batch, width)."""
+        return self._batch()
+
+    @cached_property
+    def halo(self) -> Tensor:
+        """(halo, width)."""
+        return self._halo()
+
+    def without_halo(self) -> LazySides:
+        """The same, with the halo's half to be computed again if it is asked for."""
+        vars(self).pop("halo", None)
+        return self
+
 
 class LayerPass:
     """One layer at one step: equations (8) and (10) forward, (7), (11) and (13) backward.
@@ -85,8 +121,8 @@ class LayerPass:
         layer: Layer,
         batch: Batch,
         address: tuple[int, ...],
-        z: Sides,
-        initial: Sides,
+        z: Sides | LazySides,
+        initial: Sides | LazySides,
         constant: bool = False,
     ) -> None:
         self.layer, self.batch, self.z, self.initial, self.constant = layer, batch, z, initial, constant
@@ -109,7 +145,8 @@ class LayerPass:
             received = self.batch.received_features(self.layer.aggregation)
         else:
             received = self._received(self.batch.block(self.layer.aggregation))
-        return Traced(self.layer.update, received, self.message.value, self.initial.batch)
+        own = self.message.value if self.layer.reads_own else received[:, :0]
+        return Traced(self.layer.update, received, own, self.initial.batch)
 
     @cached_property
     def halo_update(self) -> Traced:
@@ -123,6 +160,11 @@ class LayerPass:
         received = self._received(block.keep(block.indices < self.batch.num_nodes))
         with torch.no_grad():
             return self.layer.update(received, self.halo_message.value, self.initial.halo)
+
+    def forget_halo(self) -> None:
+        """Give back the memory of halo rows."""
+        vars(self).pop("halo_message", None)
+        self.z = self.z.without_halo()
 
     def _received(self, block: CSR) -> Tensor:
         return block.times(self.message.value, self.halo_message.value)
@@ -181,10 +223,9 @@ class LayerwiseStep:
     def run(self) -> float:
         """The sum of the batch's losses; the parameters' derivatives of it are in `gradients` then."""
         # Ĥ⁰ is exact: it depends on the node's own features alone.
-        encoder, halo_encoder = self.encoded(self.batch.nodes), self.encoded(self.batch.halo, inside=False)
-        initial, halo_initial = (Traced(self.model.initial, e.value) for e in (encoder, halo_encoder))
-        z = Sides(encoder.value, halo_encoder.value)
-        passes = self._forward(z, Sides(initial.value, halo_initial.value))
+        z = LazySides(lambda: self.encoder.value, lambda: self.encoded(self.batch.halo, inside=False).value)
+        initial = LazySides(lambda: self.initial.value, lambda: self._initial_of(lambda: z.halo).value)
+        passes = self._forward(z, initial)
 
         losses = self.losses(passes[-1].update.value)
         of_head = self.model.head.parameters()
@@ -193,11 +234,25 @@ class LayerwiseStep:
         at_encoded, at_initial = self._backward(passes, v)
         if at_encoded is not None:
             if at_initial is not None:
-                at_encoded += initial.pull(at_initial, *initial.inputs)[0]
-            self.gradients.pull(encoder, at_encoded, self.model.encoder.parameters())
+                at_encoded += self.initial.pull(at_initial, *self.initial.inputs)[0]
+            self.gradients.pull(self.encoder, at_encoded, self.model.encoder.parameters())
         return float(losses.value)
 
-    def _forward(self, z: Sides, initial: Sides) -> list[LayerPass]:
+    @cached_property
+    def encoder(self) -> Traced:
+        """(batch, width) z⁰."""
+        return self.encoded(self.batch.nodes)
+
+    @cached_property
+    def initial(self) -> Traced:
+        """(batch, width) what the layers read of z⁰."""
+        return self._initial_of(lambda: self.encoder.value)
+
+    def _initial_of(self, encoded: Callable[[], Tensor]) -> Traced:
+        x = self.batch.graph.x
+        return Traced(self.model.initial, encoded() if self.model.reads_initial else x[:0, :0])
+
+    def _forward(self, z: Sides | LazySides, initial: LazySides) -> list[LayerPass]:
         """Algorithm 1, lines 6 to 9."""
         passes = []
         for place, layer in enumerate(self.model.layers, start=1):
@@ -206,6 +261,8 @@ class LayerwiseStep:
             self.outside.keep_embeddings(place, self.batch.nodes, at.update.value)
             if place < self.depth:
                 z = Sides(at.update.value, self.outside.halo_embeddings(place, at))
+            if not self.outside.revisits_halo:
+                at.forget_halo()
             passes.append(at)
         return passes
 
@@ -248,7 +305,7 @@ class LayerwiseStep:
     def encoded(self, nodes: Tensor, inside: bool = True) -> Traced:
         """(nodes, width) z⁰."""
         rows = Rows(nodes, (*self.address, 0), inside)
-        return Traced(lambda x: self.model.encoder(x, rows), self.batch.graph.x[nodes])
+        return Traced(lambda x: self.model.encoder(x, rows), self.batch.graph.x.index_select(0, nodes))
 
     def losses(self, z: Tensor, inside: bool = True) -> Traced:
         """The sum of the losses of the labelled nodes, from zᴸ of the batch or of the halo."""

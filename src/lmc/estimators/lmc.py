@@ -73,6 +73,11 @@ class LMC(HistoryEstimator):
             return super().remembered()
         return range(1, depth + 1), range(1, depth)
 
+    @property
+    def revisits_halo(self) -> bool:  # type: ignore[override]
+        """Whether the halo's derivatives are mixed with up-to-date ones."""
+        return self.compensate_backward and self.alpha > 0
+
     def scene(self, batch: Batch) -> tuple[Batch, Outside]:
         """The batch as it is; the halo as mixed by its β."""
         if self.alpha > 0:

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmc.kernels import compilation, parallel
-
-compilation.prepare()
+from lmc.kernels import parallel, plain
+from lmc.kernels.compilation import loop
+from lmc.kernels.fast_batches import localize as localize
+from lmc.kernels.fast_batches import members as members
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
 
 _NO_KEYS = np.empty(0, dtype=np.uint64)
-_loop: Any = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath={"contract", "nsz"})
 
 
-@_loop
+@loop
 def _spmm(
     start: Any, stop: Any, indptr: Any, indices: Any, values: Any, inside: Any, outside: Any, out: Any
 ) -> None:
@@ -51,19 +50,24 @@ def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor,
     return out
 
 
-@_loop
+@loop
 def _moments(start: Any, stop: Any, z: Any, sums: Any) -> None:
     rows, width = z.shape
+    total, squares = np.empty(width, z.dtype), np.empty(width, z.dtype)
     for b in range(start, stop):
         first, last = b * BLOCK, min(rows, (b + 1) * BLOCK)
+        total[:], squares[:] = 0, 0
         for i in range(first, last):
             for c in range(width):
-                sums[b, 0, c] += z[i, c]
+                total[c] += z[i, c]
+        sums[b, 0] = total
+        total /= last - first
         # Squares about the block's own mean: no cancellation.
         for i in range(first, last):
             for c in range(width):
-                d = z[i, c] - sums[b, 0, c] / (last - first)
-                sums[b, 1, c] += d * d
+                d = z[i, c] - total[c]
+                squares[c] += d * d
+        sums[b, 1] = squares
 
 
 def moments(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,39 +83,53 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(mean).to(z.dtype), torch.from_numpy(variance).to(z.dtype)
 
 
-@_loop
+@loop
+def _word(low: Any, high: Any, c: Any) -> Any:
+    """The mixer of `addressed.columns`."""
+    h = low ^ np.uint32(np.uint32(c) * np.uint32(0x9E3779B9))
+    h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
+    h = np.uint32((h ^ (h >> np.uint32(16))) + high)
+    h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
+    return h ^ (h >> np.uint32(16))
+
+
+@loop
 def _activate(
     start: Any, stop: Any, z: Any, scale: Any, shift: Any, keys: Any, threshold: Any, gain: Any, out: Any
 ) -> None:
     width = z.shape[1]
+    half = (width + 1) // 2
+    words = np.empty(half, np.uint32)
+    scale_2, shift_2 = scale[half:], shift[half:]
     for i in range(start, stop):
         if len(keys) == 0:
             for c in range(width):
                 out[i, c] = max(z[i, c] * scale[c] + shift[c], 0)
         else:
             low, high = np.uint32(keys[i]), np.uint32(keys[i] >> np.uint64(32))
-            for c in range(width):
-                # The mixer of `addressed.columns`.
-                h = low ^ np.uint32(np.uint32(c) * np.uint32(0x9E3779B9))
-                h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
-                h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
-                h = np.uint32((h ^ (h >> np.uint32(16))) + high)
-                h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
-                h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
-                h = h ^ (h >> np.uint32(16))
-                y = max(z[i, c] * scale[c] + shift[c], 0)
-                out[i, c] = y * gain if h >= threshold else 0
+            for c in range(half):
+                words[c] = _word(low, high, c)
+            # Loops over slices that begin at zero are what the compiler turns into vector instructions.
+            z_1, z_2, out_1, out_2 = z[i, :half], z[i, half:], out[i, :half], out[i, half:]
+            for c in range(half):
+                y = max(z_1[c] * scale[c] + shift[c], 0)
+                out_1[c] = y * gain if words[c] & np.uint32(0xFFFF) >= threshold else 0
+            for c in range(width - half):
+                y = max(z_2[c] * scale_2[c] + shift_2[c], 0)
+                out_2[c] = y * gain if words[c] >> np.uint32(16) >= threshold else 0
 
 
 def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
     """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
-    dropout = (_NO_KEYS if keys is None else keys, np.uint32(p * 2.0**32), _gain(z, p))
+    dropout = (_NO_KEYS if keys is None else keys, np.uint32(plain.threshold(p)), _gain(z, p))
     parallel.over(len(z), z.numel(), _activate, *_arrays(z, scale, shift), *dropout, *_arrays(out))
     return out
 
 
-@_loop
+@loop
 def _activated_sums(
     start: Any, stop: Any, derivative: Any, activated: Any, z: Any, gain: Any, sums: Any
 ) -> None:
@@ -134,7 +152,7 @@ def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -
     return total[0], total[1]
 
 
-@_loop
+@loop
 def _activated_pull(
     start: Any,
     stop: Any,
@@ -170,96 +188,18 @@ def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
 
 def _gain(z: Tensor, p: float) -> Any:
     """What dropout multiplies by, in the type of z, so that no loop computes in a wider one."""
-    return (np.float32 if z.dtype == torch.float32 else np.float64)(1 / (1 - p))
+    return (np.float32 if z.dtype == torch.float32 else np.float64)(plain.gain(p))
 
 
-# -- batches -------------------------------------------------------------------------------------
+@loop
+def _put_rows(start: Any, stop: Any, rows: Any, values: Any, into: Any) -> None:
+    width = values.shape[1]
+    for i in range(start, stop):
+        row = into[rows[i]]
+        for c in range(width):
+            row[c] = values[i, c]
 
 
-@_loop
-def _slot(keys: Any, node: Any) -> Any:
-    """Where a node is, or would be, in a table of open addresses whose size is a power of two."""
-    mask = np.uint64(len(keys) - 1)
-    h = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)
-    slot = (h >> np.uint64(32)) & mask
-    while keys[slot] != node and keys[slot] != -1:
-        slot = (slot + np.uint64(1)) & mask
-    return slot
-
-
-@_loop
-def _table(members: Any, count: Any, capacity: Any) -> Any:
-    keys, places = np.full(capacity, -1, np.int64), np.empty(capacity, np.int64)
-    for place in range(count):
-        slot = _slot(keys, members[place])
-        keys[slot], places[slot] = members[place], place
-    return keys, places
-
-
-@_loop
-def _members(indptr: Any, indices: Any, nodes: Any) -> Any:
-    count = len(nodes)
-    capacity = 1024
-    while capacity < 4 * count:
-        capacity *= 2
-    found = np.empty(capacity // 2, np.int64)
-    found[:count] = nodes
-    keys, _ = _table(found, count, capacity)
-    for node in nodes:
-        for e in range(indptr[node], indptr[node + 1]):
-            slot = _slot(keys, indices[e])
-            if keys[slot] == -1:
-                if count == len(found):  # half full: twice the room
-                    capacity *= 2
-                    larger = np.empty(capacity // 2, np.int64)
-                    larger[:count] = found
-                    found = larger
-                    keys, _ = _table(found, count, capacity)
-                    slot = _slot(keys, indices[e])
-                keys[slot] = indices[e]
-                found[count] = indices[e]
-                count += 1
-    return found[:count].copy()
-
-
-def members(indptr: Tensor, indices: Tensor, nodes: Tensor) -> Tensor:
-    """(nodes + halo,) int64: `nodes`, then their neighbours outside, in the order of first appearance."""
-    return torch.from_numpy(_members(indptr.numpy(), indices.numpy(), nodes.contiguous().numpy()))
-
-
-@_loop
-def _localize(indptr: Any, indices: Any, values: Any, rows: Any, members: Any) -> Any:
-    capacity = 1024
-    while capacity < 2 * len(members):
-        capacity *= 2
-    keys, places = _table(members, len(members), capacity)
-    total = 0
-    for row in rows:
-        total += indptr[row + 1] - indptr[row]
-    offsets = np.zeros(len(rows) + 1, indptr.dtype)
-    columns, weights = np.empty(total, indices.dtype), np.empty(total if len(values) else 0, values.dtype)
-    count = 0
-    for i in range(len(rows)):
-        for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            slot = _slot(keys, indices[e])
-            if keys[slot] != -1:
-                columns[count] = places[slot]
-                if len(values):
-                    weights[count] = values[e]
-                count += 1
-        offsets[i + 1] = count
-    if count < total:
-        columns, weights = columns[:count].copy(), weights[:count].copy()
-    return offsets, columns, weights
-
-
-def localize(
-    indptr: Tensor, indices: Tensor, values: Tensor | None, rows: Tensor, members: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """These rows of a CSR matrix, with the columns that are members, under their places among them."""
-    given = np.empty(0, np.float32) if values is None else values.numpy()
-    arrays = (t.contiguous().numpy() for t in (rows, members))
-    offsets, columns, weights = map(
-        torch.from_numpy, _localize(indptr.numpy(), indices.numpy(), given, *arrays)
-    )
-    return offsets, columns, None if values is None else weights
+def put_rows(rows: Tensor, values: Tensor, into: Tensor) -> None:
+    """Write (rows, width) values to distinct rows of (any, width)."""
+    parallel.over(len(values), values.numel(), _put_rows, *_arrays(rows, values), into.numpy())

@@ -30,17 +30,27 @@ def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] |
     activated = (z * scale + shift).relu()
     if keys is None:
         return activated
-    return activated * kept(keys, z.shape[1], p).to(z.device) / (1 - p)
+    return activated * kept(keys, z.shape[1], p).to(z.device) * gain(p)
 
 
 def kept(keys: NDArray[np.uint64], width: int, p: float) -> Tensor:
-    """(rows, width) bool: which entries dropout keeps, each with probability 1 - p."""
-    return torch.from_numpy(addressed.columns(keys, width) >= np.uint32(p * 2.0**32))
+    """(rows, width) bool: which entries dropout keeps, each with probability 1 / `gain(p)`."""
+    return torch.from_numpy(addressed.columns(keys, width) >= threshold(p))
+
+
+def threshold(p: float) -> np.uint16:
+    """Below which 16 uniform bits mean that an entry is dropped: p to the nearest 1/65536, but never all."""
+    return np.uint16(min(round(p * 2**16), 2**16 - 1))
+
+
+def gain(p: float) -> float:
+    """What dropout multiplies the kept entries by, so that means stay what they were."""
+    return 2**16 / (2**16 - int(threshold(p)))
 
 
 def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
     """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
-    g = derivative * (activated > 0) / (1 - p)
+    g = derivative * (activated > 0) * gain(p)
     return g.double().sum(0).to(z.dtype), (g.double() * z).sum(0).to(z.dtype)
 
 
@@ -48,7 +58,12 @@ def activated_pull(
     derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
     """(rows, width) of_g g + of_z z + of_1, column by column."""
-    return of_g * (derivative * (activated > 0) / (1 - p)) + of_z * z + of_1
+    return of_g * (derivative * (activated > 0) * gain(p)) + of_z * z + of_1
+
+
+def put_rows(rows: Tensor, values: Tensor, into: Tensor) -> None:
+    """Write (rows, width) values to distinct rows of (any, width)."""
+    into.index_copy_(0, rows, values)
 
 
 def members(indptr: Tensor, indices: Tensor, nodes: Tensor) -> Tensor:

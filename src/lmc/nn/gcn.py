@@ -16,7 +16,7 @@ class GCNLayer(Layer):
         super().__init__()
         self.message = message
         self.linear = Linear(in_features, out_features)
-        self.residual = residual and in_features == out_features
+        self.residual = self.reads_own = residual and in_features == out_features
         self.out_features = out_features
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class GCNIILayer(Layer):
         self.linear = Linear(width, width, bias=False)
         self.linear_initial = None if shared else Linear(width, width, bias=False)
         self.alpha, self.strength, self.residual = alpha, strength, residual
-        self.out_features = width
+        self.out_features, self.reads_own = width, residual
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, width) to (rows, width)."""
@@ -58,6 +58,8 @@ class GCNII(Model):
     >>> len(model.layers)
     4
     """
+
+    reads_initial = True
 
     def __init__(
         self,

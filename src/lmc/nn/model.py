@@ -56,11 +56,13 @@ class Layer(nn.Module, ABC):
         message: from the boundary before to what is sent: norm, non-linearity, dropout.
         aggregation: the normalisation of the adjacency.
         out_features: the width of the boundary behind.
+        reads_own: whether `update` reads the node's own message; if not, it may be given none.
     """
 
     message: NodeWise
     aggregation: Norm = "gcn"
     out_features: int
+    reads_own: bool = True
 
     @abstractmethod
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
@@ -68,7 +70,7 @@ class Layer(nn.Module, ABC):
 
         Args:
             aggregated: (rows, in) sums of messages.
-            own: (rows, in) the node's own message.
+            own: (rows, in) the node's own message, or (rows, 0).
             initial: (rows, any width) what every layer reads of the model's input.
         """
 
@@ -84,7 +86,13 @@ class Layers(nn.ModuleList):
 
 
 class Model(nn.Module):
-    """Encoder, layers and head; see the top of this file."""
+    """Encoder, layers and head; see the top of this file.
+
+    Attributes:
+        reads_initial: whether layers read `initial`; if not, it may be computed from nothing.
+    """
+
+    reads_initial: bool = False
 
     def __init__(self, encoder: NodeWise, layers: list[Layer], head: NodeWise) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ class Dropout(NodeWise):
         """(rows, width) to (rows, width)."""
         if not self.active:
             return z
-        return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p) / (1 - self.p)
+        return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p) * kernels.plain.gain(self.p)
 
 
 @contextmanager

@@ -1,0 +1,139 @@
+"""Which nodes a batch needs, and its block: loops that follow a batch, not the graph.
+
+A set of nodes is looked up in an array with a place for every node of the graph where the batch is no small
+part of it, so that memory still follows the batch, and in a hash table otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmc.kernels.compilation import loop
+
+SMALL_PART = 16  # times the batch's nodes is less than the graph's
+
+
+@loop
+def _slot(keys: Any, node: Any) -> Any:
+    """Where a node is, or would be, in a table of open addresses whose size is a power of two."""
+    mask = np.uint64(len(keys) - 1)
+    slot = ((np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    while keys[slot] != node and keys[slot] != -1:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@loop
+def _table(members: Any, capacity: Any) -> Any:
+    size = 1024
+    while size < capacity:
+        size *= 2
+    keys, places = np.full(size, -1, members.dtype), np.empty(size, members.dtype)
+    for place, node in enumerate(members):
+        slot = _slot(keys, node)
+        keys[slot], places[slot] = node, place
+    return keys, places
+
+
+@loop
+def _members_by_table(indptr: Any, indices: Any, nodes: Any) -> Any:
+    count = len(nodes)
+    keys, _ = _table(nodes, 4 * count)
+    found = np.empty(len(keys), nodes.dtype)
+    found[:count] = nodes
+    for node in nodes:
+        for e in range(indptr[node], indptr[node + 1]):
+            slot = _slot(keys, indices[e])
+            if keys[slot] == -1:
+                keys[slot] = found[count] = indices[e]
+                count += 1
+                if 2 * count > len(keys):  # half full: twice the room
+                    keys, _ = _table(found[:count], 2 * len(keys))
+                    larger = np.empty(len(keys), nodes.dtype)
+                    larger[:count] = found[:count]
+                    found = larger
+    return found[:count].copy()
+
+
+@loop
+def _members_by_marks(indptr: Any, indices: Any, nodes: Any) -> Any:
+    count, num_nodes = len(nodes), len(indptr) - 1
+    marked, found = np.zeros(num_nodes, np.bool_), np.empty(num_nodes, nodes.dtype)
+    marked[nodes] = True
+    found[:count] = nodes
+    for node in nodes:
+        for e in range(indptr[node], indptr[node + 1]):
+            if not marked[indices[e]]:
+                marked[indices[e]] = True
+                found[count] = indices[e]
+                count += 1
+    return found[:count].copy()
+
+
+def members(indptr: Tensor, indices: Tensor, nodes: Tensor) -> Tensor:
+    """(nodes + halo,) int64: `nodes`, then their neighbours outside, in the order of first appearance."""
+    small = SMALL_PART * len(nodes) < len(indptr) - 1
+    find = _members_by_table if small else _members_by_marks
+    return torch.from_numpy(find(indptr.numpy(), indices.numpy(), nodes.numpy()))
+
+
+@loop
+def _block_by_table(
+    indptr: Any, indices: Any, values: Any, rows: Any, members: Any, block: Any, weights: Any
+) -> Any:
+    keys, places = _table(members, 2 * len(members))
+    offsets = np.zeros(len(rows) + 1, indptr.dtype)
+    count = 0
+    for i in range(len(rows)):
+        for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            slot = _slot(keys, indices[e])
+            if keys[slot] != -1:
+                block[count] = places[slot]
+                if len(values):
+                    weights[count] = values[e]
+                count += 1
+        offsets[i + 1] = count
+    return offsets
+
+
+@loop
+def _block_by_place(
+    indptr: Any, indices: Any, values: Any, rows: Any, members: Any, block: Any, weights: Any
+) -> Any:
+    places = np.full(len(indptr) - 1, -1, indices.dtype)
+    for place in range(len(members)):
+        places[members[place]] = place
+    offsets = np.zeros(len(rows) + 1, indptr.dtype)
+    count = 0
+    for i in range(len(rows)):
+        for e in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            place = places[indices[e]]
+            if place != -1:
+                block[count] = place
+                if len(values):
+                    weights[count] = values[e]
+                count += 1
+        offsets[i + 1] = count
+    return offsets
+
+
+def localize(
+    indptr: Tensor, indices: Tensor, values: Tensor | None, rows: Tensor, members: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """These rows of a CSR matrix, with the columns that are members, under their places among them."""
+    starts, columns, wanted, known = (t.numpy() for t in (indptr, indices, rows, members))
+    given = np.empty(0, np.float32) if values is None else values.numpy()
+    total = int((starts[wanted + 1] - starts[wanted]).sum())
+    block, weights = np.empty(total, columns.dtype), np.empty(total if len(given) else 0, given.dtype)
+    small = SMALL_PART * len(known) < len(starts) - 1
+    build = _block_by_table if small else _block_by_place
+    offsets = build(starts, columns, given, wanted, known, block, weights)
+    found = int(offsets[-1])
+    if found < total:
+        block, weights = block[:found].copy(), weights[:found].copy()
+    kept = None if values is None else torch.from_numpy(weights)
+    return torch.from_numpy(offsets), torch.from_numpy(block), kept

@@ -14,6 +14,7 @@ from typing import Any
 
 import lmc
 from lmc.bench.rows import Epoch
+from lmc.kernels.memory import give_back_large_buffers
 
 Make = Callable[[lmc.Graph], Epoch]
 
@@ -56,6 +57,7 @@ class Worker:
 def _serve(pipe: Connection, make: Make, data: str, root: str | None, keep_buffers: bool) -> None:
     if not keep_buffers:
         os.environ["LMC_MALLOC"] = "0"
+        give_back_large_buffers()
     try:
         epoch = make(lmc.load(data, root))
         answers: dict[str, Callable[[], Any]] = {

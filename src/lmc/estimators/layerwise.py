@@ -113,6 +113,7 @@ class LayerPass:
         address: (seed, step, place in the model) of the dropout masks.
         z: (.., width) the boundary before, H̄ˡ⁻¹ and Ĥˡ⁻¹.
         initial: (.., width) what the layer reads of the model's input.
+        revisits_halo: whether `pull_halo` may follow; if not, memory is given back early.
         constant: whether messages are the features, whose sums are known once and for all.
     """
 
@@ -123,9 +124,11 @@ class LayerPass:
         address: tuple[int, ...],
         z: Sides | LazySides,
         initial: Sides | LazySides,
+        revisits_halo: bool = False,
         constant: bool = False,
     ) -> None:
-        self.layer, self.batch, self.z, self.initial, self.constant = layer, batch, z, initial, constant
+        self.layer, self.batch, self.z, self.initial = layer, batch, z, initial
+        self.revisits_halo, self.constant = revisits_halo, constant
         self.rows = Rows(batch.nodes, address), Rows(batch.halo, address, inside=False)
 
     @cached_property
@@ -136,7 +139,11 @@ class LayerPass:
     @cached_property
     def halo_message(self) -> Traced:
         """(halo, width) what halo rows send."""
-        return Traced(lambda z: self.layer.message(z, self.rows[1]), self.z.halo)
+        message = Traced(lambda z: self.layer.message(z, self.rows[1]), self.z.halo)
+        if not self.revisits_halo:
+            message.forget_inputs()
+            self.z = self.z.without_halo()
+        return message
 
     @cached_property
     def update(self) -> Traced:
@@ -161,10 +168,10 @@ class LayerPass:
         with torch.no_grad():
             return self.layer.update(received, self.halo_message.value, self.initial.halo)
 
-    def forget_halo(self) -> None:
-        """Give back the memory of halo rows."""
-        vars(self).pop("halo_message", None)
-        self.z = self.z.without_halo()
+    def end_forward(self) -> None:
+        """Give back the memory of what halo rows have sent, if nothing comes back to it."""
+        if not self.revisits_halo:
+            vars(self).pop("halo_message", None)
 
     def _received(self, block: CSR) -> Tensor:
         return block.times(self.message.value, self.halo_message.value)
@@ -257,12 +264,14 @@ class LayerwiseStep:
         passes = []
         for place, layer in enumerate(self.model.layers, start=1):
             constant = place == 1 and self._first_messages_are_features
-            at = LayerPass(layer, self.batch, (*self.address, place), z, initial, constant)
+            at = LayerPass(
+                layer, self.batch, (*self.address, place), z, initial, self.outside.revisits_halo, constant
+            )
+            del z  # which `at` gives back as early as it can
             self.outside.keep_embeddings(place, self.batch.nodes, at.update.value)
             if place < self.depth:
                 z = Sides(at.update.value, self.outside.halo_embeddings(place, at))
-            if not self.outside.revisits_halo:
-                at.forget_halo()
+            at.end_forward()
             passes.append(at)
         return passes
 

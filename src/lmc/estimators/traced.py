@@ -25,6 +25,10 @@ class Traced:
             self._output = function(*self.inputs)
         self.value = self._output.detach()
 
+    def forget_inputs(self) -> None:
+        """Keep the value alone: nothing can be pulled any more."""
+        del self.inputs, self._output
+
     def pull(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
         """The derivative at the output, carried back to each of `wanted`; None where nothing arrives."""
         return list(

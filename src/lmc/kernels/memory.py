@@ -7,7 +7,7 @@ import os
 import sys
 from functools import cache
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of malloc.h
 
 
 @cache
@@ -17,10 +17,21 @@ def keep_large_buffers() -> bool:
     By default every buffer above 32 MB comes fresh from the kernel, page by page, which takes several
     times as long as filling it once it is there.
     """
-    if not sys.platform.startswith("linux") or os.environ.get("LMC_MALLOC") == "0":
+    if os.environ.get("LMC_MALLOC") == "0":
+        return False
+    return _mallopt({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1})
+
+
+def give_back_large_buffers() -> bool:
+    """Tell it the opposite, so that the process holds what is in use: to measure memory, at a loss of time."""
+    return _mallopt({_M_MMAP_THRESHOLD: 1 << 16})
+
+
+def _mallopt(settings: dict[int, int]) -> bool:
+    if not sys.platform.startswith("linux"):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # another C library
         return False
-    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, -1))
+    return all(mallopt(name, value) for name, value in settings.items())

@@ -1,15 +1,19 @@
 """Train graph neural networks on one large graph by mini-batches, with gradients you can trust."""
 
 import os
+import warnings
 
 # Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
 # to be known before; whoever has set it otherwise is left alone.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
-if os.environ.get("LMC_THREADS", "").isdigit():
+if _threads := os.environ.get("LMC_THREADS"):
     import torch
 
-    torch.set_num_threads(max(1, int(os.environ["LMC_THREADS"])))
+    if _threads.isdecimal() and int(_threads) > 0:
+        torch.set_num_threads(int(_threads))
+    else:
+        warnings.warn(f"LMC_THREADS={_threads!r} is ignored: must be a whole number, 1 or more", stacklevel=2)
 
 
 from lmc.batch import Batch
@@ -25,6 +29,7 @@ from lmc.estimators.gas import GAS
 from lmc.estimators.graphfm import GraphFM
 from lmc.estimators.lmc import LMC
 from lmc.graph import Graph
+from lmc.inference import predict
 from lmc.nn.gcn import GCN
 from lmc.nn.gcnii import GCNII
 from lmc.normalization import normalize
@@ -58,6 +63,7 @@ __all__ = [
     "load",
     "normalize",
     "partition",
+    "predict",
     "prefetch",
     "reserved_messages",
     "synthetic",

@@ -56,7 +56,7 @@ def _means(graph: lmc.Graph, clusters: object, parts_per_batch: int) -> list[str
 @click.option("--compare", "old", type=click.Path(exists=True, path_type=Path), help="An earlier --out.")
 def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | None, old: Path | None) -> None:
     """Time an epoch of every method against PyG's full batch, in one run."""
-    from lmc.bench import run
+    from lmc.bench import run, tables
 
     try:
         lmc.load(data, root)
@@ -64,4 +64,4 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
     except lmc.LMCError as error:
         raise click.ClickException(str(error)) from None
     if old is not None:
-        Console().print(run.compare(old, result))
+        Console().print(tables.compare(old, result))

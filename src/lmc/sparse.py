@@ -68,6 +68,13 @@ class CSR:
         rows = torch.arange(self.shape[0], dtype=self.indices.dtype)
         return rows.repeat_interleave(self.row_lengths(), output_size=self.num_entries)
 
+    def rows(self, part: slice) -> CSR:
+        """The matrix of consecutive rows, sharing memory with this one."""
+        start, stop, _ = part.indices(self.shape[0])
+        first, last = int(self.indptr[start]), int(self.indptr[stop])
+        values = None if self.values is None else self.values[first:last]
+        return CSR(self.indptr[start : stop + 1] - first, self.indices[first:last], values, self.num_cols)
+
     def keep(self, mask: Tensor) -> CSR:
         """The matrix of the entries where `mask` (entries,) is True."""
         before = torch.zeros(self.num_entries + 1, dtype=self.indptr.dtype)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cache
 from itertools import chain, count, islice, pairwise, repeat
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import lmc
-from lmc.normalization import propagated
+from lmc.inference import evaluating
+from lmc.metrics import evaluate
+from lmc.normalization import normalize_transposed, propagated
 from lmc.sparse import CSR
 
 Architecture = Literal["gcn", "gcnii"]
 HIDDEN = 256
 
 
-Epoch = Callable[[], None]
-"""Trains a model for one epoch."""
+class Row(NamedTuple):
+    """What takes turns: an epoch to be timed, and how accurate the model is on the validation nodes."""
+
+    epoch: Callable[[], None]
+    accuracy: Callable[[], float] = lambda: math.nan
 
 
 def own(
@@ -30,7 +37,7 @@ def own(
     parts_per_batch: int | None = None,
     architecture: Architecture = "gcn",
     lr: float = 1e-2,
-) -> Epoch:
+) -> Row:
     """A method of this library; `parts_per_batch=None` is the whole graph at once."""
     _load_kernels()
     torch.manual_seed(0)
@@ -52,7 +59,7 @@ def own(
             estimator.backward(batch)
             optimizer.step()
 
-    return epoch
+    return Row(epoch, lambda: evaluate(graph, lmc.predict(graph, model))["val"])
 
 
 @cache
@@ -71,7 +78,7 @@ def _model(graph: lmc.Graph, architecture: Architecture) -> Any:
     return lmc.GCNII(*sizes, layers=4, dropout=0.5)
 
 
-def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) -> Epoch:
+def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) -> Row:
     """PyG's own full-batch training, with the normalised adjacency in CSR and computed once."""
     torch.manual_seed(0)
     a = lmc.normalize(graph)
@@ -87,7 +94,11 @@ def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) 
         cross_entropy(out[graph.train_mask], graph.y[graph.train_mask]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
-    return epoch
+    def validate() -> float:
+        with evaluating(model), torch.no_grad():
+            return evaluate(graph, model(graph.x, adjacency))["val"]
+
+    return Row(epoch, validate)
 
 
 def _pyg_gcn(graph: lmc.Graph) -> Any:
@@ -117,7 +128,7 @@ class _PyGGCNII(nn.Module):
         return out
 
 
-def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Epoch:
+def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Row:
     """The floor: the dense and sparse products of an LMC epoch (GCN, alpha = 0) alone, on its shapes."""
     _load_kernels()
     batches = list(lmc.batches(graph, lmc.partition(graph, parts), parts_per_batch))
@@ -139,4 +150,19 @@ def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Ep
             batch.transposed_block().times(out, halo_out) @ weights[2]
             batch.transposed_block().times(inside, halo) @ weights[1]
 
-    return epoch
+    return Row(epoch)
+
+
+def preparation(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Row:
+    """What comes before the first step: normalise, add up the features, partition, build the first batch."""
+    _load_kernels()
+
+    def epoch() -> None:
+        fresh = copy(graph)  # for which nothing is known yet
+        vars(fresh).pop("neighbours", None)
+        normalize_transposed(fresh)
+        propagated(fresh)
+        clusters = lmc.partition(fresh, parts, cache=False)
+        next(lmc.batches(fresh, clusters, parts_per_batch))
+
+    return Row(epoch)

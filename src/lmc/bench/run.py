@@ -1,12 +1,13 @@
-"""The table: rows take turns, round after round, and are compared within each round."""
+"""The benchmark: rows take turns, round after round, and are compared within each round."""
 
 from __future__ import annotations
 
 import json
 import platform
-import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,91 +16,131 @@ import numba
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 import lmc
-from lmc.bench import rows
-from lmc.bench.worker import Make, Worker
+from lmc.bench import rows, tables
+from lmc.bench.worker import Load, Make, Worker
 from lmc.files import write_atomically
 
-PYG, FLOOR = "PyG full batch", "products alone (80/40)"
-PYG_GCNII = "PyG full batch, GCNII"
+Job = tuple[Make, Load]
 
 QUICK: dict[str, Make] = {
-    PYG: rows.pyg,
+    tables.PYG: rows.pyg,
     "full batch": partial(rows.own, estimator=lmc.FullBatch()),
     "LMC 80/40, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=40),
-    FLOOR: rows.products,
+    tables.FLOOR: rows.products,
 }
-EVERY: dict[str, Make] = QUICK | {
+EPOCHS: dict[str, Make] = QUICK | {
     "LMC 80/10, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=10),
     "LMC 80/1, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=1),
     "LMC 80/40, alpha 1": partial(rows.own, estimator=lmc.LMC(1, "1"), parts_per_batch=40),
     "GAS 80/40": partial(rows.own, estimator=lmc.GAS(), parts_per_batch=40),
     "ClusterGCN 80/40": partial(rows.own, estimator=lmc.ClusterGCN(), parts_per_batch=40),
-    PYG_GCNII: partial(rows.pyg, architecture="gcnii"),
+    "preparation": rows.preparation,
+}
+GCNII: dict[str, Make] = {
+    tables.PYG_GCNII: partial(rows.pyg, architecture="gcnii"),
     "LMC 80/40, alpha 0, GCNII": partial(
         rows.own, estimator=lmc.LMC(0), parts_per_batch=40, architecture="gcnii"
     ),
 }
-GOALS = {
-    "full batch": 0.30,
-    "LMC 80/40, alpha 0": 0.28,
-    "LMC 80/10, alpha 0": 0.33,
-    "LMC 80/40, alpha 1": 0.42,
-    "LMC 80/40, alpha 0, GCNII": 0.35,
-}
 MEMORY = ("LMC 80/1, alpha 0", "LMC 80/10, alpha 0", "LMC 80/40, alpha 0", "full batch")
+GROWTH: dict[str, Job] = {
+    str(nodes): (EPOCHS["LMC 80/40, alpha 0"], partial(lmc.synthetic, nodes))
+    for nodes in (100_000, 300_000, 1_000_000)
+}
+ACCURACY: dict[str, Make] = {
+    name: EPOCHS[name]
+    for name in (
+        tables.PYG,
+        "full batch",
+        "LMC 80/40, alpha 0",
+        "LMC 80/10, alpha 0",
+        "LMC 80/40, alpha 1",
+        "GAS 80/40",
+        "ClusterGCN 80/40",
+    )
+} | {
+    "GAS 80/10": partial(rows.own, estimator=lmc.GAS(), parts_per_batch=10),
+    "ClusterGCN 80/10": partial(rows.own, estimator=lmc.ClusterGCN(), parts_per_batch=10),
+}
+PYG_EPOCHS, OWN_EPOCHS = 60, 20
 
 
 def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | None) -> dict[str, Any]:
     """Measure, print and (with `out`) keep the raw numbers as JSON."""
     console = Console()
-    chosen = QUICK if quick else EVERY
-    started = time.strftime("%Y-%m-%d %H:%M:%S")
-    seconds: dict[str, list[float]] = {}
-    for model in ("GCN", "GCNII"):  # one after the other: together they would not fit in memory
-        group = {name: make for name, make in chosen.items() if ("GCNII" in name) == (model == "GCNII")}
-        if group:
-            seconds |= _rounds(group, data, root, rounds, f"{model}, rounds", console)
-    peaks = {} if quick else _peaks(data, root, console)
-    result = {"started": started, "data": data, "machine": machine(), "seconds": seconds, "peak_bytes": peaks}
-    console.print(_epochs(seconds))
-    if peaks:
-        console.print(_memory(peaks))
+    load: Load = partial(lmc.load, data, root)
+    result: dict[str, Any] = {
+        "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "data": data,
+        "machine": machine(),
+    }
+    if quick:
+        result["seconds"] = _rounds(_on(QUICK, load), rounds, "epochs", console)
+    else:
+        # One group after the other: together they would not fit in memory.
+        result["seconds"] = _rounds(_on(EPOCHS, load), rounds, "GCN", console)
+        result["seconds"] |= _rounds(_on(GCNII, load), rounds, "GCNII", console)
+        result["peak_bytes"] = _peaks(load, console)
+        result["growth"] = _rounds(GROWTH, rounds, "growth", console)
+        result["curves"] = _curves(load, console)
+    for table in tables.of(result):
+        console.print(table)
     if out is not None:
         write_atomically(out, lambda file: file.write(json.dumps(result, indent=2).encode()))
         console.print(f"raw numbers: {out}")
     return result
 
 
-def _rounds(
-    makes: dict[str, Make], data: str, root: str | None, rounds: int, title: str, console: Console
-) -> dict[str, list[float]]:
-    """Seconds of every row, round after round; the first round warms up."""
-    workers = {name: Worker(make, data, root) for name, make in makes.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in workers}
+@contextmanager
+def _workers(jobs: dict[str, Job]) -> Iterator[dict[str, Worker]]:
+    workers = {name: Worker(*job) for name, job in jobs.items()}
     try:
-        for _ in track(range(rounds + 1), title, console=console):
-            for name, worker in workers.items():
-                seconds[name].append(worker.ask("epoch"))
+        yield workers
     finally:
         for worker in workers.values():
             worker.close()
+
+
+def _on(makes: dict[str, Make], load: Load) -> dict[str, Job]:
+    return {name: (make, load) for name, make in makes.items()}
+
+
+def _rounds(jobs: dict[str, Job], rounds: int, title: str, console: Console) -> dict[str, list[float]]:
+    """Seconds of every row, round after round; the first round warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    with _workers(jobs) as workers:
+        for _ in track(range(rounds + 1), title, console=console):
+            for name, worker in workers.items():
+                seconds[name].append(worker.ask("epoch"))
     return {name: measured[1:] for name, measured in seconds.items()}
 
 
-def _peaks(data: str, root: str | None, console: Console) -> dict[str, int]:
+def _peaks(load: Load, console: Console) -> dict[str, int]:
     """Peak memory of the second epoch, when histories and the optimizer are in place."""
     peaks = {}
     for name in track(MEMORY, "memory", console=console):
-        worker = Worker(EVERY[name], data, root, keep_buffers=False)
+        worker = Worker(EPOCHS[name], load, keep_buffers=False)
         try:
             worker.ask("epoch")
             peaks[name] = worker.ask("memory")
         finally:
             worker.close()
     return peaks
+
+
+def _curves(load: Load, console: Console) -> dict[str, list[tuple[float, float]]]:
+    """(seconds so far, validation accuracy) of every row after each epoch, in turns."""
+    curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ACCURACY}
+    with _workers(_on(ACCURACY, load)) as workers:
+        for epoch in track(range(PYG_EPOCHS), "accuracy", console=console):
+            for name, worker in workers.items():
+                if name == tables.PYG or epoch < OWN_EPOCHS:
+                    before = curves[name][-1][0] if curves[name] else 0.0
+                    seconds = worker.ask("epoch")
+                    curves[name].append((before + seconds, worker.ask("accuracy")))
+    return curves
 
 
 def machine() -> dict[str, str]:
@@ -121,48 +162,3 @@ def _processor() -> str:
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()
-
-
-def ratios(seconds: dict[str, list[float]], name: str) -> list[float]:
-    """A row over its reference, round by round."""
-    reference = PYG_GCNII if "GCNII" in name else PYG
-    return [own / other for own, other in zip(seconds[name], seconds[reference], strict=True)]
-
-
-def _epochs(seconds: dict[str, list[float]]) -> Table:
-    table = Table(title="One epoch: median of the rounds (lowest to highest)")
-    for column in ("row", "seconds", "over PyG", "goal"):
-        table.add_column(column, justify="left" if column == "row" else "right")
-    for name, measured in seconds.items():
-        goal = f"{GOALS[name]:.2f}" if name in GOALS else ""
-        table.add_row(name, _spread(measured), _spread(ratios(seconds, name)), goal)
-    lmc_epochs = seconds["LMC 80/40, alpha 0"]
-    share = [floor / own for floor, own in zip(seconds[FLOOR], lmc_epochs, strict=True)]
-    table.add_row("products, share of LMC 80/40", "", _spread(share), "0.70 or more")
-    return table
-
-
-def _memory(peaks: dict[str, int]) -> Table:
-    table = Table(title="Peak memory of an epoch above features, graph and histories")
-    for column in ("row", "MB", "over full batch"):
-        table.add_column(column, justify="left" if column == "row" else "right")
-    for name, peak in peaks.items():
-        table.add_row(name, f"{peak / 1e6:,.0f}", f"{peak / peaks['full batch']:.3f}")
-    return table
-
-
-def _spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-
-
-def compare(old: Path, new: dict[str, Any]) -> Table:
-    """Rows of two runs, by their ratios."""
-    before = json.loads(old.read_text(encoding="utf-8"))["seconds"]
-    table = Table(title=f"Against {old}")
-    for column in ("row", "before", "now", "now over before"):
-        table.add_column(column, justify="left" if column == "row" else "right")
-    for name in new["seconds"]:
-        if name in before:
-            was, now = (statistics.median(ratios(s, name)) for s in (before, new["seconds"]))
-            table.add_row(name, f"{was:.3f}", f"{now:.3f}", f"{now / was:.2f}")
-    return table

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import lmc
-from lmc.bench.rows import Epoch
+from lmc.bench.rows import Row
 from lmc.kernels.memory import give_back_large_buffers
 
-Make = Callable[[lmc.Graph], Epoch]
+Make = Callable[[lmc.Graph], Row]
+Load = Callable[[], lmc.Graph]
 
 
 class Worker:
@@ -24,21 +25,23 @@ class Worker:
 
     Args:
         make: what is trained, on the graph.
-        data: name or path of the graph.
-        root: where to look for it.
+        load: gives the graph.
         keep_buffers: whether the process keeps large buffers; without, its memory is what it needs.
     """
 
-    def __init__(self, make: Make, data: str, root: str | None, keep_buffers: bool = True) -> None:
+    def __init__(self, make: Make, load: Load, keep_buffers: bool = True) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, make, data, root, keep_buffers)
+        arguments = (theirs, make, load, keep_buffers)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
 
     def ask(self, what: str) -> Any:
-        """`"epoch"`: its seconds. `"memory"`: bytes at its peak above what is held between epochs."""
+        """`"epoch"`: its seconds. `"memory"`: bytes at its peak above what is held between epochs.
+
+        `"accuracy"`: of the model as it is, on the validation nodes.
+        """
         self._pipe.send(what)
         try:
             kind, answer = self._pipe.recv()
@@ -54,15 +57,16 @@ class Worker:
         self._process.join()
 
 
-def _serve(pipe: Connection, make: Make, data: str, root: str | None, keep_buffers: bool) -> None:
+def _serve(pipe: Connection, make: Make, load: Load, keep_buffers: bool) -> None:
     if not keep_buffers:
         os.environ["LMC_MALLOC"] = "0"
         give_back_large_buffers()
     try:
-        epoch = make(lmc.load(data, root))
+        row = make(load())
         answers: dict[str, Callable[[], Any]] = {
-            "epoch": lambda: _seconds(epoch),
-            "memory": lambda: _peak(epoch),
+            "epoch": lambda: _seconds(row.epoch),
+            "memory": lambda: _peak(row.epoch),
+            "accuracy": row.accuracy,
         }
         while True:
             pipe.send(("done", answers[pipe.recv()]()))
@@ -72,13 +76,13 @@ def _serve(pipe: Connection, make: Make, data: str, root: str | None, keep_buffe
         pipe.send(("error", f"{type(error).__name__}: {error}"))
 
 
-def _seconds(epoch: Epoch) -> float:
+def _seconds(epoch: Callable[[], None]) -> float:
     start = time.perf_counter()
     epoch()
     return time.perf_counter() - start
 
 
-def _peak(epoch: Epoch) -> int:
+def _peak(epoch: Callable[[], None]) -> int:
     gc.collect()
     before = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew

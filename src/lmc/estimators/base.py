@@ -16,14 +16,12 @@ from lmc.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import exact_values
 from lmc.estimators.layerwise import LayerPass, LayerwiseStep, Outside
-from lmc.files import one_line
 from lmc.graph import Graph
 from lmc.history import History
 from lmc.kernels.memory import keep_large_buffers
 from lmc.losses import Loss, loss_of
 from lmc.nn.model import Model
 from lmc.nn.parts import without_dropout
-from lmc.nn.rows import Rows
 
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
@@ -238,20 +236,7 @@ def boundary_widths(model: Model, graph: Graph) -> list[int]:
     if not isinstance(model, Model):
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, such as lmc.GCN")
     _check_parameters(model)
-    rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
-    widths = []
-    try:
-        with torch.no_grad():
-            z = model.encoder(graph.x[:1], rows)
-            initial = model.initial(z)
-            for layer in model.layers:
-                message = layer.message(z, rows)
-                z = layer.update(message, message, initial)
-                widths.append(z.shape[1])
-            out = model.head(z, rows).shape[1]
-    except RuntimeError as error:
-        features = f"{graph.num_features} features of {graph.x.dtype}"
-        raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
+    *widths, out = model.widths(graph.x)
     if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
         raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
     return widths

@@ -262,15 +262,21 @@ class LayerwiseStep:
     def _forward(self, z: Sides | LazySides, initial: LazySides) -> list[LayerPass]:
         """Algorithm 1, lines 6 to 9."""
         passes = []
+        boundary = [z]  # handed over to its pass, which gives the memory back as early as it can
         for place, layer in enumerate(self.model.layers, start=1):
             constant = place == 1 and self._first_messages_are_features
             at = LayerPass(
-                layer, self.batch, (*self.address, place), z, initial, self.outside.revisits_halo, constant
+                layer,
+                self.batch,
+                (*self.address, place),
+                boundary.pop(),
+                initial,
+                self.outside.revisits_halo,
+                constant,
             )
-            del z  # which `at` gives back as early as it can
             self.outside.keep_embeddings(place, self.batch.nodes, at.update.value)
             if place < self.depth:
-                z = Sides(at.update.value, self.outside.halo_embeddings(place, at))
+                boundary.append(Sides(at.update.value, self.outside.halo_embeddings(place, at)))
             at.end_forward()
             passes.append(at)
         return passes

@@ -23,7 +23,7 @@ def keep_large_buffers() -> bool:
 
 
 def give_back_large_buffers() -> bool:
-    """Tell it the opposite, so that the process holds what is in use: to measure memory, at a loss of time."""
+    """Tell it the opposite, so that the process holds what is in use: slow, to measure memory."""
     return _mallopt({_M_MMAP_THRESHOLD: 1 << 16})
 
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from lmc.errors import ArgumentError
+from lmc.files import one_line
 from lmc.nn.rows import Rows
 from lmc.normalization import Norm, normalize
 
@@ -103,6 +105,28 @@ class Model(nn.Module):
     def initial(self, encoded: Tensor) -> Tensor:
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""
         return encoded[:, :0]
+
+    def widths(self, x: Tensor) -> list[int]:
+        """The widths of every boundary and of a prediction, found by sending one row of x through.
+
+        >>> import lmc
+        >>> lmc.GCN(64, 32, 10, layers=3).widths(torch.zeros(1, 64))
+        [32, 32, 10, 10]
+        """
+        rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
+        widths = []
+        try:
+            with torch.no_grad():
+                z = self.encoder(x[:1], rows)
+                initial = self.initial(z)
+                for layer in self.layers:
+                    message = layer.message(z, rows)
+                    z = layer.update(message, message, initial)
+                    widths.append(z.shape[1])
+                return [*widths, self.head(z, rows).shape[1]]
+        except RuntimeError as error:
+            features = f"{x.shape[1]} features of {x.dtype}"
+            raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
 
     def forward(self, graph: Graph) -> Tensor:
         """(nodes, out) predictions for the whole graph in one piece, differentiable by autograd.

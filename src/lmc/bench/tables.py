@@ -1,0 +1,127 @@
+"""What the benchmark's raw numbers say, as tables of ratios."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+PYG, FLOOR = "PyG full batch", "products alone (80/40)"
+PYG_GCNII = "PyG full batch, GCNII"
+
+Curve = list[tuple[float, float]]
+
+GOALS = {
+    "full batch": 0.30,
+    "LMC 80/40, alpha 0": 0.28,
+    "LMC 80/10, alpha 0": 0.33,
+    "LMC 80/40, alpha 1": 0.42,
+    "LMC 80/40, alpha 0, GCNII": 0.35,
+}
+
+
+def of(result: dict[str, Any]) -> Iterator[Table]:
+    """Every table that the numbers are enough for."""
+    yield _epochs(result["seconds"])
+    if "peak_bytes" in result:
+        yield _memory(result["peak_bytes"])
+    if "growth" in result:
+        yield _growth(result["growth"])
+    if "curves" in result:
+        yield _time_to_accuracy(result["curves"])
+
+
+def ratios(seconds: dict[str, list[float]], name: str) -> list[float]:
+    """A row over its reference, round by round."""
+    reference = PYG_GCNII if "GCNII" in name else PYG
+    return [own / other for own, other in zip(seconds[name], seconds[reference], strict=True)]
+
+
+def reached(curve: Curve, target: float) -> float | None:
+    """The seconds until the accuracy is first at the target, or None.
+
+    >>> reached([(1.0, 0.2), (2.0, 0.6), (3.0, 0.5)], 0.5)
+    2.0
+    """
+    return next((seconds for seconds, accuracy in curve if accuracy >= target), None)
+
+
+def _epochs(seconds: dict[str, list[float]]) -> Table:
+    table = _table("One epoch: median of the rounds (lowest to highest)", "seconds", "over PyG", "goal")
+    for name, measured in seconds.items():
+        goal = f"{GOALS[name]:.2f}" if name in GOALS else ""
+        table.add_row(name, _spread(measured), _spread(ratios(seconds, name)), goal)
+    lmc_epochs = seconds["LMC 80/40, alpha 0"]
+    share = [floor / own for floor, own in zip(seconds[FLOOR], lmc_epochs, strict=True)]
+    table.add_row("products, share of LMC 80/40", "", _spread(share), "0.70 or more")
+    return table
+
+
+def _memory(peaks: dict[str, int]) -> Table:
+    table = _table(
+        "Peak memory of an epoch above features, graph and histories", "MB", "over full batch", "goal"
+    )
+    for name, peak in peaks.items():
+        goal = "0.050" if name == "LMC 80/1, alpha 0" else ""
+        table.add_row(name, f"{peak / 1e6:,.0f}", f"{peak / peaks['full batch']:.3f}", goal)
+    return table
+
+
+def _growth(seconds: dict[str, list[float]]) -> Table:
+    title = "Growth: LMC 80/40, alpha 0, on the embedded graph"
+    table = _table(title, "seconds an epoch", "microseconds a node", "over the first", "goal")
+    first = None
+    for nodes, measured in seconds.items():
+        each = statistics.median(measured) / int(nodes)
+        first = first or each
+        table.add_row(
+            f"{int(nodes):,} nodes",
+            _spread(measured),
+            f"{1e6 * each:.2f}",
+            f"{each / first:.2f}",
+            "0.80 to 1.25",
+        )
+    return table
+
+
+def _time_to_accuracy(curves: dict[str, Curve]) -> Table:
+    target = curves[PYG][-1][1]
+    title = f"Seconds to {target:.4f}, the validation accuracy of PyG after {len(curves[PYG])} epochs"
+    table = _table(title, "seconds", "epochs", "over PyG", "best accuracy")
+    reference = reached(curves[PYG], target)
+    assert reference is not None
+    for name, curve in curves.items():
+        seconds, best = reached(curve, target), f"{max(accuracy for _, accuracy in curve):.4f}"
+        if seconds is None:
+            table.add_row(name, f"not within {len(curve)} epochs", "", "", best)
+        else:
+            epochs = sum(1 for passed, _ in curve if passed <= seconds)
+            table.add_row(name, f"{seconds:.1f}", str(epochs), f"{seconds / reference:.3f}", best)
+    return table
+
+
+def compare(old: Path, new: dict[str, Any]) -> Table:
+    """Rows of two runs, by their ratios."""
+    before = json.loads(old.read_text(encoding="utf-8"))["seconds"]
+    table = _table(f"Against {old}", "before", "now", "now over before")
+    for name in new["seconds"]:
+        if name in before:
+            was, now = (statistics.median(ratios(s, name)) for s in (before, new["seconds"]))
+            table.add_row(name, f"{was:.3f}", f"{now:.3f}", f"{now / was:.2f}")
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    table.add_column("row")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"

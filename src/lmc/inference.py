@@ -1,0 +1,78 @@
+"""Exact predictions of every node, layer by layer, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from lmc import validation as check
+from lmc.graph import Graph
+from lmc.nn.model import Model, NodeWise
+from lmc.nn.rows import Rows
+from lmc.normalization import normalize
+
+
+def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
+    """(nodes, out) predictions in evaluation mode, rows in the graph's own order.
+
+    At most two matrices of (nodes, width) are in memory at a time, besides the features; a model whose
+    layers read its input (GCNII) has a third.
+
+    Args:
+        graph: the graph; it may be another than the model was trained on, with as many features.
+        model: the model, which is left as it was.
+        rows_at_once: how many nodes are computed together.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=100)
+    >>> model = lmc.GCN(graph.num_features, 16, graph.num_classes, layers=2)
+    >>> torch.allclose(lmc.predict(graph, model), model(graph), atol=1e-6)
+    True
+    """
+    model.widths(graph.x)
+    rows_at_once = check.whole_number("rows_at_once", rows_at_once, 1)
+    nodes = torch.arange(graph.num_nodes)
+
+    def by_rows(compute: Callable[[slice], Tensor]) -> Tensor:
+        parts = [slice(i, i + rows_at_once) for i in range(0, graph.num_nodes, rows_at_once)]
+        first = compute(parts[0])
+        out = first.new_empty(graph.num_nodes, first.shape[1])
+        out[parts[0]] = first
+        for part in parts[1:]:
+            out[part] = compute(part)
+        return out
+
+    def each(function: NodeWise, z: Tensor) -> Tensor:
+        if function.is_identity:
+            return z
+        return by_rows(lambda part: function(z[part], Rows(nodes[part], (0,), inside=False)))
+
+    with evaluating(model), torch.no_grad():
+        z = each(model.encoder, graph.x)
+        nothing = z.new_empty(graph.num_nodes, 0)
+        initial = by_rows(lambda part: model.initial(z[part])) if model.reads_initial else nothing
+        for layer in model.layers:
+            adjacency, message = normalize(graph, layer.aggregation), each(layer.message, z)
+            z = nothing  # its memory, before there is the next
+
+            def updated(part: slice) -> Tensor:
+                received = adjacency.rows(part).times(message, message[:0])  # noqa: B023
+                return layer.update(received, message[part], initial[part])  # noqa: B023
+
+            z = by_rows(updated)
+        return each(model.head, z)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode in this context; every module is as it was behind it."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,50 +1,156 @@
+"""The other commands, as a person would go from one to the next."""
+
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-COMMAND = Path(sys.executable).with_name("lmc")
+import numpy as np
+import pytest
+import torch
 
-
-def run(*arguments):
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=120)
+import lmc
+from commands import called, fails, run
 
 
-def test_demo_shows_what_a_batch_holds():
-    done = run("demo")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    lmc.synthetic(nodes=300, seed=2).save(folder / "graph")
+    done = run(
+        "train", "--data", folder / "graph", "--hidden", 8, "--epochs", 4, "--out", folder / "a", "--quiet"
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
+def test_predict(trained, suffix):
+    out = trained / f"p.{suffix}"
+    done = (run if suffix == "parquet" else called)("predict", trained / "a", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "300 nodes" in done.stdout
+    summary = json.loads((trained / "a" / "summary.json").read_text())
+    if suffix == "npz":
+        with np.load(out) as arrays:
+            classes, split = arrays["class"], arrays["split"]
+    else:
+        import pandas
+
+        frame = (
+            pandas.read_parquet(out) if suffix == "parquet" else pandas.read_csv(out, keep_default_na=False)
+        )
+        assert frame["node"].tolist() == list(range(300))
+        classes, split = frame["class"].to_numpy(), frame["split"].to_numpy()
+    graph = lmc.Graph.open(trained / "graph")
+    right = classes == graph.y.numpy()
+    assert right[split == "test"].mean() == pytest.approx(summary["best"]["test"])
+
+
+def test_predict_on_a_graph_the_model_has_not_seen(trained, tmp_path):
+    other = lmc.synthetic(nodes=150, seed=9)
+    other.save(tmp_path / "other")
+    done = called("predict", trained / "a", "--data", tmp_path / "other", "--out", tmp_path / "p.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "p.npz") as arrays:
+        assert arrays["probabilities"].shape == (150, 10)
+        assert np.allclose(arrays["probabilities"].sum(1), 1, atol=1e-5)
+    lmc.synthetic(nodes=150, features=5).save(tmp_path / "narrow")
+    line = fails(
+        2,
+        "predict",
+        trained / "a",
+        "--data",
+        tmp_path / "narrow",
+        "--out",
+        tmp_path / "q.npz",
+        through=called,
+    )
+    assert "does not take the graph's 5 features" in line
+    assert ".parquet" in fails(2, "predict", trained / "a", "--out", tmp_path / "p.xlsx", through=called)
+    assert "not the folder of a run" in fails(
+        2, "predict", tmp_path, "--out", tmp_path / "p.npz", through=called
+    )
+
+
+def test_inspect(trained):
+    done = run("inspect", trained / "graph")
+    assert done.returncode == 0, done.stderr
+    for word in ("300", "homophily", "isolated", "halo"):
+        assert word in done.stdout.lower()
+
+
+def test_compare_and_report(trained, tmp_path):
+    done = run(
+        *("compare", "--data", trained / "graph", "--model", "gcn", "--hidden", 8, "--epochs", 3),
+        *(
+            "--parts",
+            4,
+            "--parts-per-batch",
+            2,
+            "--methods",
+            "gd,cluster,gas,fm,lmc",
+            "--out",
+            tmp_path / "cmp",
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "cmp" / "comparison.json").read_text())["rows"]
+    assert [row["method"] for row in rows] == ["gd", "cluster", "gas", "fm", "lmc"]
+    assert all(row["epochs"] is not None for row in rows)
+    assert (tmp_path / "cmp" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "| gas |" in (tmp_path / "cmp" / "comparison.md").read_text()
+    assert "<html" in (tmp_path / "cmp" / "report.html").read_text()
+    # The same start: the loss of the first step is that of the same weights.
+    page = called(
+        "report", tmp_path / "cmp" / "lmc", tmp_path / "cmp" / "gas", "--out", tmp_path / "page.html"
+    )
+    assert page.returncode == 0, page.stderr
+    assert "lmc" in (tmp_path / "page.html").read_text()
+    assert "gsa" in fails(2, "compare", "--methods", "gsa", "--out", tmp_path / "x", through=called)
+
+
+def test_methods_of_a_comparison_start_from_the_same_weights():
+    from lmc.config import Config
+
+    models = [
+        Config.of({"method": {"name": name}, "training": {"parts": 4}}).build_model(5, 3)
+        for name in ("gas", "lmc")
+    ]
+    states = [model.state_dict() for model in models]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_demo(tmp_path):
+    done = run("demo", cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "20,000 nodes" in done.stdout
-    rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if line.startswith("│")]
-    cells = [[cell.strip() for cell in row] for row in rows]
-    assert [row[0] for row in cells] == ["1", "5", "10", "20", "40"]
-    assert cells[-1][2:4] == ["20,000", "0"]
-    assert cells[-1][5] == "100%"
-    shares = [int(row[5].rstrip("%")) for row in cells]
-    assert shares == sorted(shares)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("│")]
+    assert [line.split("│")[1].strip() for line in lines] == ["gd", "gas", "lmc"]
+    page = next(line for line in done.stdout.splitlines() if line.startswith("report: ")).removeprefix(
+        "report: "
+    )
+    assert (tmp_path / page).exists()
 
 
 def test_bench_and_compare(tmp_path):
     out = tmp_path / "numbers.json"
-    first = run("bench", "--data", "synthetic", "--quick", "--rounds", "1", "--out", str(out))
+    old = tmp_path / "old.json"
+    names = ["PyG full batch", "full batch", "a row that is gone"]
+    old.write_text(json.dumps({"seconds": {name: [1.0 + place] for place, name in enumerate(names)}}))
+    flags = ["--quick", "--rounds", "1", "--out", out, "--compare", old]
+    first = run("bench", "--data", "synthetic", *flags)
     assert first.returncode == 0, first.stderr
+    assert "Against" in first.stdout
+    assert "2.000" in first.stdout
     assert "LMC 80/40" in first.stdout
     raw = json.loads(out.read_text())
     assert all(len(measured) == 1 and measured[0] > 0 for measured in raw["seconds"].values())
     assert raw["machine"]["torch"]
-    again = run("bench", "--data", "synthetic", "--quick", "--rounds", "1", "--compare", str(out))
-    assert again.returncode == 0, again.stderr
-    assert "Against" in again.stdout
 
 
 def test_a_missing_graph_is_one_line():
-    done = run("bench", "--data", "nowhere")
-    assert done.returncode == 1
-    assert "data set 'nowhere' is missing" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "data set 'nowhere' is missing" in fails(2, "bench", "--data", "nowhere", through=called)
 
 
-def test_version_and_help():
-    import lmc
-
+def test_version_help_and_unknown_commands():
     assert lmc.__version__ in run("--version").stdout
-    assert "demo" in run("--help").stdout
+    assert "train" in called("--help").stdout
+    assert "did you mean 'train'" in fails(2, "trian", through=called)

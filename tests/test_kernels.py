@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import lmc
 from lmc import addressed
-from lmc.kernels import fast, plain
+from lmc.estimators.layerwise import LayerwiseStep, LazySides
+from lmc.kernels import fast, fast_batches, plain
 from strategies import graphs
 
 TYPES = [torch.float32, torch.float64]
@@ -67,8 +68,15 @@ def test_spmm(dtype, example, width, split):
     assert close(*unweighted, dtype)
 
 
+@pytest.mark.parametrize("small_part", [1e9, 0], ids=["by place", "by table"])
 @given(example=graphs(), data=st.data())
-def test_members_and_blocks_are_the_same_to_the_bit(example, data):
+def test_members_and_blocks_are_the_same_to_the_bit(small_part, example, data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast_batches, "SMALL_PART", small_part)
+        _compare_members_and_blocks(example, data)
+
+
+def _compare_members_and_blocks(example, data):
     graph = example.graph
     node = st.integers(0, graph.num_nodes - 1)
     nodes = torch.tensor(data.draw(st.lists(node, min_size=1, unique=True)))
@@ -88,6 +96,27 @@ def test_members_of_a_large_batch():
     nodes = torch.arange(0, 30_000, 40)
     a = graph.neighbours
     assert torch.equal(fast.members(a.indptr, a.indices, nodes), plain.members(a.indptr, a.indices, nodes))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("rows", "width"), [(0, 3), (1, 1), (700, 130)])
+def test_put_rows(rows, width, dtype):
+    into = [torch.zeros(1000, width, dtype=dtype) for _ in range(2)]
+    places, values = torch.randperm(1000)[:rows], torch.randn(rows, width, dtype=dtype)
+    for kernel, target in zip((fast, plain), into, strict=True):
+        kernel.put_rows(places, values, target)
+    assert torch.equal(*into)
+    assert torch.equal(into[0][places], values)
+
+
+@pytest.mark.parametrize("p", [1e-9, 0.1, 0.3, 0.5, 0.999999])
+def test_dropout_keeps_the_mean(p):
+    """What is kept is multiplied by one over the probability to be kept, to the bit."""
+    every = np.arange(2**16, dtype=np.uint32)
+    kept = np.count_nonzero(every >= plain.threshold(p)) / 2**16
+    assert kept > 0
+    assert kept * plain.gain(p) == pytest.approx(1, rel=1e-15)
+    assert abs((1 - kept) - p) <= 2**-16
 
 
 TRAIN = """
@@ -158,3 +187,54 @@ def test_a_read_only_home_does_not_matter(tmp_path):
     # Root may write anywhere, so the cache folder is one that cannot be made.
     printed = run(script, HOME=str(home), LMC_CACHE=str(blocked / "cache"))
     assert printed.strip() == "[1.0, 1.0, 1.0]"
+
+
+def test_compilation_is_announced_once_and_kept(tmp_path):
+    script = (
+        "import torch, lmc; from lmc.kernels import fast; fast.moments(torch.ones(2, 3)); "
+        "fast.put_rows(torch.tensor([0]), torch.ones(1, 2), torch.ones(1, 2))"
+    )
+    said = []
+    for _ in range(2):
+        command = [sys.executable, "-c", script]
+        environment = os.environ | {"LMC_CACHE": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stderr)
+    assert said[0].splitlines() == [f"lmc: compiling kernels, once; kept in {tmp_path / 'kernels'}"]
+    assert said[1] == ""
+
+
+@pytest.mark.parametrize(("given_threads", "used"), [("1", 1), ("2", 2)])
+def test_threads_are_those_asked_for(given_threads, used):
+    script = "import lmc, torch; print(torch.get_num_threads())"
+    assert int(run(script, LMC_THREADS=given_threads)) == used
+
+
+@pytest.mark.parametrize("wrong", ["two", "0", "-1", "1.5"])
+def test_a_number_of_threads_that_is_none_is_named(wrong):
+    script = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as seen:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import lmc\n"
+        "print(*(w.message for w in seen))"
+    )
+    assert f"LMC_THREADS={wrong!r} is ignored" in run(script, LMC_THREADS=wrong)
+
+
+def test_memory_goes_back_early_where_nothing_comes_back_to_it():
+    """A step of LMC with alpha = 0 ends its forward pass without any message of the halo."""
+    graph = lmc.synthetic(nodes=300)
+
+    def held(alpha):
+        estimator = lmc.LMC(alpha, "1")
+        estimator.bind(lmc.GCN(64, 8, 10, layers=3), graph)
+        where, outside = estimator.scene(graph.batch(range(50)))
+        step = LayerwiseStep(estimator.model, where, outside, estimator.loss, (0, 0))
+        z = LazySides(lambda: step.encoder.value, lambda: step.encoded(where.halo, inside=False).value)
+        nothing = LazySides(lambda: torch.empty(0, 0), lambda: torch.empty(0, 0))
+        return ["halo_message" in vars(at) for at in step._forward(z, nothing)]
+
+    assert held(0) == [False] * 3
+    assert held(1) == [True] * 3

@@ -18,9 +18,10 @@ if _threads := os.environ.get("LMC_THREADS"):
 
 from lmc.batch import Batch
 from lmc.batching import Reserved, batches, prefetch, reserved_messages
+from lmc.callbacks import Callback
 from lmc.datasets import load
 from lmc.diagnostics import GradientErrors, gradient_error
-from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
+from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError, RunError
 from lmc.estimators.backward_sgd import BackwardSGD
 from lmc.estimators.base import Estimator
 from lmc.estimators.cluster_gcn import ClusterGCN
@@ -34,8 +35,10 @@ from lmc.nn.gcn import GCN
 from lmc.nn.gcnii import GCNII
 from lmc.normalization import normalize
 from lmc.partition import partition
+from lmc.records import Record, Result
 from lmc.sparse import CSR
 from lmc.synthetic import synthetic
+from lmc.training import Training, fit
 
 __version__ = "0.1.0"
 
@@ -48,6 +51,7 @@ __all__ = [
     "ArgumentError",
     "BackwardSGD",
     "Batch",
+    "Callback",
     "ClusterGCN",
     "DatasetError",
     "Estimator",
@@ -57,8 +61,13 @@ __all__ = [
     "GraphError",
     "GraphFM",
     "LMCError",
+    "Record",
     "Reserved",
+    "Result",
+    "RunError",
+    "Training",
     "batches",
+    "fit",
     "gradient_error",
     "load",
     "normalize",

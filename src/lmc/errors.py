@@ -15,3 +15,7 @@ class DatasetError(LMCError, ValueError):
 
 class ArgumentError(LMCError, ValueError):
     """An option outside its range or unknown by name."""
+
+
+class RunError(LMCError, RuntimeError):
+    """A run that cannot go on, such as at a loss that is no number, or files that are not those of a run."""

@@ -21,6 +21,12 @@ def write_synced(file: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
+def sync(file: Path) -> None:
+    """Have the disk confirm a file that was written by others."""
+    with open(file, "rb") as opened:
+        os.fsync(opened.fileno())
+
+
 def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write under another name first, so that no reader and no crash sees half a file.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import operator
 from typing import Any, Literal, get_args
 
@@ -27,10 +29,23 @@ def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> in
     return number
 
 
-def one_of(name: str, value: Any, allowed: Any) -> None:
-    """One of the strings of the Literal `allowed`; else ArgumentError."""
-    if not (isinstance(value, str) and value in get_args(allowed)):
-        raise ArgumentError(f"{name}={value!r}: must be one of {', '.join(get_args(allowed))}")
+def real_number(name: str, value: Any, least: float) -> float:
+    """A finite number of at least `least`; else ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ArgumentError(f"{name}={value!r}: must be a number")
+    if value < least:
+        raise ArgumentError(f"{name}={value}: must be {least:g} or more")
+    return float(value)
+
+
+def one_of(name: str, value: Any, allowed: Any) -> str:
+    """One of the strings of a Literal, or of any collection; else ArgumentError, with the nearest one."""
+    names = list(get_args(allowed) or allowed)
+    if isinstance(value, str) and value in names:
+        return value
+    near = difflib.get_close_matches(str(value).lower(), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ArgumentError(f"{name}={value!r}: must be one of {', '.join(names)}{hint}")
 
 
 def tensor(name: str, array: Any) -> Tensor:

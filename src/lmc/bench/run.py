@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import platform
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numba
-import torch
 from rich.console import Console
 from rich.progress import track
 
 import lmc
 from lmc.bench import rows, tables
 from lmc.bench.worker import Load, Make, Worker
+from lmc.environment import environment
 from lmc.files import write_atomically
 
 Job = tuple[Make, Load]
@@ -71,11 +67,7 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
     """Measure, print and (with `out`) keep the raw numbers as JSON."""
     console = Console()
     load: Load = partial(lmc.load, data, root)
-    result: dict[str, Any] = {
-        "started": time.strftime("%Y-%m-%d %H:%M:%S"),
-        "data": data,
-        "machine": machine(),
-    }
+    result: dict[str, Any] = {"data": data, "machine": environment()}
     if quick:
         result["seconds"] = _rounds(_on(QUICK, load), rounds, "epochs", console)
     else:
@@ -141,24 +133,3 @@ def _curves(load: Load, console: Console) -> dict[str, list[tuple[float, float]]
                     seconds = worker.ask("epoch")
                     curves[name].append((before + seconds, worker.ask("accuracy")))
     return curves
-
-
-def machine() -> dict[str, str]:
-    """What the numbers were measured on and with."""
-    return {
-        "platform": platform.platform(),
-        "processor": _processor(),
-        "threads": str(torch.get_num_threads()),
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "numba": numba.__version__,
-        "lmc": lmc.__version__,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()

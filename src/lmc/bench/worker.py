@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import resource
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import lmc
+from lmc import memory_use
 from lmc.bench.rows import Row
 from lmc.kernels.memory import give_back_large_buffers
 
@@ -84,14 +83,7 @@ def _seconds(epoch: Callable[[], None]) -> float:
 
 def _peak(epoch: Callable[[], None]) -> int:
     gc.collect()
-    before = _resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = memory_use.now()
+    memory_use.restart_peak()
     epoch()
-    return _resident("VmHWM") - before
-
-
-def _resident(field: str) -> int:
-    if not os.path.exists("/proc/self/status"):
-        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
+    return memory_use.peak() - before

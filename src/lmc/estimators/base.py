@@ -35,6 +35,9 @@ class Estimator(ABC):
     batches of an epoch if all have as many clusters, over random groups of clusters in any case.
     """
 
+    needs_parts = True
+    """Whether it works on batches; if not, every step is on the whole graph."""
+
     model: Model
     graph: Graph
     loss: Loss

@@ -20,6 +20,8 @@ class FullBatch(Estimator):
     >>> loss = estimator.backward(graph.batch(range(100)))
     """
 
+    needs_parts = False
+
     def scene(self, batch: Batch) -> tuple[Batch, Outside]:
         """Everything is inside."""
         return self.whole, NoHalo()

@@ -1,0 +1,157 @@
+"""Checkpoints: safetensors for tensors, JSON for the rest, a checksum over both; never a pickle.
+
+A checkpoint is one file, `<epoch>-<step>.<checksum>.safetensors`. The checksum in its name is that of all its
+bytes, so that a file which is not what was written is known before anything in it is believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import uuid
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lmc.errors import RunError
+from lmc.files import one_line, sync
+
+KEPT = 2
+_NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
+
+
+def save(folder: Path, epoch: int, step: int, state: dict[str, Any]) -> Path:
+    """Write a checkpoint, have the disk confirm it, and remove all but the last two."""
+    tensors: dict[str, Tensor] = {}
+    rest = json.dumps(_without_tensors(state, "", tensors))
+    partial = folder / f".{uuid.uuid4().hex}.partial"
+    try:
+        save_file(tensors, partial, {"state": rest})
+        sync(partial)
+        file = folder / f"{epoch:06}-{step:06}.{_checksum(partial)}.safetensors"
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
+    for old in _found(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return file
+
+
+def load_latest(folder: Path) -> dict[str, Any] | None:
+    """The state of the last checkpoint that is whole, with a warning for each that is not.
+
+    None where there is no checkpoint at all.
+    """
+    files = _found(folder)
+    for file in files:
+        try:
+            return _load(file)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            warnings.warn(f"{file}: damaged ({one_line(error)}); the one before is used", stacklevel=2)
+            with contextlib.suppress(OSError):  # out of the way of those to come
+                file.rename(file.with_suffix(".damaged"))
+    if files:
+        raise RunError(f"{folder}: none of its {len(files)} checkpoints is whole")
+    return None
+
+
+def _load(file: Path) -> dict[str, Any]:
+    named = _NAME.fullmatch(file.name)
+    if named is None or _checksum(file) != named[3]:
+        raise ValueError("its checksum is not that of its name")
+    with safe_open(file, "pt") as opened:
+        rest = json.loads(opened.metadata()["state"])
+        state: dict[str, Any] = _with_tensors(rest, opened.get_tensor)
+        return state
+
+
+def _found(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, the last one first."""
+    named = [(match, file) for file in folder.iterdir() if (match := _NAME.fullmatch(file.name))]
+    return [file for match, file in sorted(named, key=lambda n: (int(n[0][1]), int(n[0][2])), reverse=True)]
+
+
+def _checksum(file: Path) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with open(file, "rb") as opened:
+        while part := opened.read(1 << 24):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+# -- what JSON cannot say ------------------------------------------------------------------------
+
+
+def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """The same tree in what JSON knows; tensors are moved to `tensors`, each under its place in the tree."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().contiguous()
+        return {"$tensor": name}
+    if isinstance(value, dict):
+        items = [[key, _without_tensors(each, f"{name}.{key}", tensors)] for key, each in value.items()]
+        if isinstance(value, Counter):  # of torch's MultiStepLR
+            return {"$counter": items}
+        if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return dict(items)
+        return {"$items": items}
+    if isinstance(value, (list, tuple)):
+        each = [_without_tensors(one, f"{name}.{place}", tensors) for place, one in enumerate(value)]
+        return each if isinstance(value, list) else {"$tuple": each}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise RunError(f"checkpoint: {name[1:]} is a {type(value).__name__}, which JSON cannot hold")
+
+
+def _with_tensors(value: Any, tensor: Any) -> Any:
+    """The tree that `_without_tensors` was given."""
+    if isinstance(value, list):
+        return [_with_tensors(one, tensor) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "$tensor" in value:
+        return tensor(value["$tensor"])
+    if "$tuple" in value:
+        return tuple(_with_tensors(one, tensor) for one in value["$tuple"])
+    if "$items" in value or "$counter" in value:
+        items = value.get("$items") or value.get("$counter") or []
+        pairs = {key: _with_tensors(each, tensor) for key, each in items}
+        return Counter(pairs) if "$counter" in value else pairs
+    return {key: _with_tensors(each, tensor) for key, each in value.items()}
+
+
+# -- weights alone -------------------------------------------------------------------------------
+
+
+def save_weights(file: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Write the weights of a model, with what is needed to build it, under a name that appears at once."""
+    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
+    try:
+        save_file(
+            {name: value.contiguous() for name, value in weights.items()},
+            partial,
+            {"about": json.dumps(about)},
+        )
+        sync(partial)
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_weights` wrote."""
+    try:
+        with safe_open(file, "pt") as opened:
+            about = json.loads(opened.metadata()["about"])
+            return {name: opened.get_tensor(name) for name in opened.keys()}, about  # noqa: SIM118
+    except FileNotFoundError:
+        raise RunError(f"{file}: there are no weights yet") from None
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RunError(f"{file}: not the weights of a run ({one_line(error)})") from None

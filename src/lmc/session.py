@@ -1,0 +1,95 @@
+"""From a configuration to a finished run in its folder, and from such a folder back to a model."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+from torch import Tensor
+
+from lmc import checkpoint
+from lmc import validation as check
+from lmc.callbacks import Callback
+from lmc.config import Config
+from lmc.errors import ArgumentError, RunError
+from lmc.files import one_line
+from lmc.graph import Graph
+from lmc.inference import predict
+from lmc.nn.model import Model
+from lmc.records import Result
+from lmc.run_folder import BEST, CONFIG, RunFolder
+from lmc.training import Training
+from lmc.validation import Task
+
+
+def train(
+    config: Config,
+    out: Path,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    graph: Graph | None = None,
+) -> Result:
+    """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
+    graph = graph or config.load_graph()
+    model = config.build_model(graph.num_features, graph.num_classes)
+    training = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training)
+    about = {
+        "config": config.to_tree(),
+        "task": graph.task,
+        "in_features": graph.num_features,
+        "out_features": graph.num_classes,
+    }
+    with RunFolder(out, resume, config.to_toml(), about) as folder, _interruptible(training):
+        return folder.train(training)
+
+
+def config_of(folder: Path) -> Config:
+    """The configuration of a run."""
+    if not (folder / CONFIG).is_file():
+        raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it)")
+    return Config.of(Config.read(folder / CONFIG))
+
+
+def best_model(folder: Path) -> tuple[Model, Task]:
+    """The model of a run with its best weights, and the kind of labels it predicts."""
+    config_of(folder)  # a folder that is none of a run is said to be so first
+    weights, about = checkpoint.load_weights(folder / BEST)
+    try:
+        config = Config.of(about["config"])
+        model = config.build_model(about["in_features"], about["out_features"])
+        model.load_state_dict(weights)
+        return model, cast(Task, check.one_of("task", about["task"], Task))
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise RunError(f"{folder / BEST}: not the weights of its run ({one_line(error)})") from None
+
+
+def predictions(folder: Path, graph: Graph) -> tuple[Tensor, Task]:
+    """(nodes, out) what a run's best model says of a graph, and the kind of labels it predicts."""
+    model, task = best_model(folder)
+    return predict(graph, model), task
+
+
+@contextmanager
+def _interruptible(training: Training) -> Iterator[None]:
+    """Ctrl-C or a polite kill ends the run after the step; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        training.stop("interrupted")
+        signal.signal(number, before[number])
+
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

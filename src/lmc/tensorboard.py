@@ -1,0 +1,38 @@
+"""Metrics for TensorBoard, where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmc.callbacks import Callback
+from lmc.errors import ArgumentError
+from lmc.records import Record
+from lmc.training import Training
+
+
+class TensorBoard(Callback):
+    """Writes loss, metrics, seconds and learning rate of every epoch to a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            way = "pip install 'lmc[tensorboard]'"
+            raise ArgumentError(f"--tensorboard: TensorBoard is not installed; {way}") from None
+        self._writer = SummaryWriter(str(folder))
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """Write the record."""
+        values = {"loss": record.loss, "seconds": record.seconds, "lr": record.lr}
+        values |= {
+            f"{training.metric.name}/{split}": value
+            for split in ("train", "val", "test")
+            if (value := getattr(record, split)) is not None
+        }
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, record.epoch)
+        self._writer.flush()
+
+    def on_end(self, training: Training) -> None:
+        """Close the file."""
+        self._writer.close()

@@ -1,0 +1,259 @@
+"""`lmc train`: from a graph to a run folder, interrupted, killed, resumed, and called in wrong ways."""
+
+import json
+import random
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+
+import lmc
+from commands import COMMAND, best_weights, called, fails, last_weights, metrics, run, started
+
+METHODS = {
+    "gd": [],
+    "backward-sgd": [],
+    "cluster": [],
+    "gas": [],
+    "fm": ["--set", "method.momentum=0.3"],
+    "lmc": ["--alpha", "0.4"],
+}
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """A graph whose epochs take a few hundredths of a second."""
+    folder = tmp_path_factory.mktemp("graph") / "small"
+    lmc.synthetic(nodes=400, features=8, seed=1).save(folder)
+    return folder
+
+
+def arguments(graph, method="lmc", epochs=10):
+    sizes = ["--hidden", "8", "--layers", "2", "--dropout", "0.3", "--norm", "batch"]
+    batches = ["--parts", "6", "--parts-per-batch", "2"]
+    return ["--data", graph, *sizes, "--method", method, *METHODS[method], *batches, "--epochs", epochs]
+
+
+def wait_for_epochs(folder, number, process):
+    file = folder / "metrics.jsonl"
+    while process.poll() is None and (not file.exists() or file.read_bytes().count(b"\n") < number):
+        time.sleep(0.002)
+
+
+def test_a_run_and_its_folder(small, tmp_path):
+    done = run("train", *arguments(small), "--out", tmp_path / "a")
+    assert done.returncode == 0, done.stderr
+    assert "epoch 10/10" in done.stdout
+    assert f"lmc report {tmp_path / 'a'}" in done.stdout
+    records = metrics(tmp_path / "a")
+    assert [record["epoch"] for record in records] == list(range(1, 11))
+    assert records[-1]["loss"] < records[0]["loss"]
+    config = (tmp_path / "a" / "config.toml").read_text()
+    assert 'name = "lmc"' in config
+    assert "parts_per_batch = 2" in config
+    environment = json.loads((tmp_path / "a" / "environment.json").read_text())
+    assert environment["torch"] == torch.__version__
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert summary["best"]["val"] == max(record["val"] for record in records)
+    graph = lmc.Graph.open(small)
+    assert sum(map(sum, summary["confusion"]["counts"])) == int(graph.test_mask.sum())
+    hits = sum(row[place] for place, row in enumerate(summary["confusion"]["counts"]))
+    assert hits / int(graph.test_mask.sum()) == pytest.approx(summary["best"]["test"])
+    assert len(list((tmp_path / "a" / "checkpoints").iterdir())) == 2
+
+
+def test_the_same_from_a_file_and_flags_override(small, tmp_path):
+    assert called("train", *arguments(small, epochs=3), "--out", tmp_path / "a").returncode == 0
+    again = run("train", tmp_path / "a" / "config.toml", "--out", tmp_path / "b", "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == ""
+    assert metrics(tmp_path / "b") == metrics(tmp_path / "a")
+    assert best_weights(tmp_path / "b") == best_weights(tmp_path / "a")
+    longer = called("train", tmp_path / "a" / "config.toml", "--epochs", 4, "--out", tmp_path / "c", "--json")
+    assert [json.loads(line)["epoch"] for line in longer.stdout.splitlines()] == [1, 2, 3, 4]
+
+
+def test_a_preset_fills_in_the_rest(small, tmp_path):
+    done = called(
+        "train",
+        "--preset",
+        "gcn-arxiv",
+        "--data",
+        small,
+        "--hidden",
+        8,
+        "--epochs",
+        1,
+        "--out",
+        tmp_path / "a",
+    )
+    assert done.returncode == 0, done.stderr
+    config = (tmp_path / "a" / "config.toml").read_text()
+    assert "parts = 80" in config
+    assert "layers = 3" in config
+    assert "hidden = 8" in config
+
+
+def test_defaults_need_no_reading(tmp_path):
+    done = run("train", "--epochs", 2, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "synthetic-gcn-lmc" / "best.safetensors").exists()
+
+
+@pytest.mark.parametrize(("method", "times"), [(method, 3 if method == "lmc" else 1) for method in METHODS])
+def test_killed_and_resumed_is_the_same_to_the_byte(small, tmp_path, method, times):
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    assert called("train", *arguments(small, method), "--out", straight, "--quiet").returncode == 0
+    chance = random.Random(method)
+    process = started("train", *arguments(small, method), "--out", killed, "--quiet")
+    for kill in range(times):
+        wait_for_epochs(killed, 1 + 3 * kill, process)
+        time.sleep(chance.uniform(0, 0.05))
+        assert process.poll() is None
+        process.kill()
+        process.communicate()
+        process = started("train", "--resume", killed, "--quiet")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert metrics(killed) == metrics(straight)
+    assert best_weights(killed) == best_weights(straight)
+    assert last_weights(killed) == last_weights(straight)
+
+
+def test_interrupted_after_a_step_and_resumed(small, tmp_path):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    assert called("train", *arguments(small, epochs=30), "--out", straight, "--quiet").returncode == 0
+    process = started("train", *arguments(small, epochs=30), "--out", stopped)
+    wait_for_epochs(stopped, 2, process)
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert f"lmc train --resume {stopped}" in said
+    assert len(metrics(stopped)) < 30
+    assert json.loads((stopped / "summary.json").read_text())["stopped"] == "interrupted"
+    done = run("train", "--resume", stopped)
+    assert done.returncode == 0, done.stderr
+    assert metrics(stopped) == metrics(straight)
+    assert last_weights(stopped) == last_weights(straight)
+
+
+def test_a_finished_run_can_be_made_longer(small, tmp_path):
+    assert called("train", *arguments(small, epochs=6), "--out", tmp_path / "long", "--quiet").returncode == 0
+    assert called("train", *arguments(small, epochs=3), "--out", tmp_path / "a", "--quiet").returncode == 0
+    assert called("train", "--resume", tmp_path / "a", "--epochs", 6, "--quiet").returncode == 0
+    # The last epoch of the shorter run was evaluated like any other.
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "long")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(small, tmp_path, damage):
+    straight, damaged = tmp_path / "straight", tmp_path / "damaged"
+    assert called("train", *arguments(small, epochs=6), "--out", straight, "--quiet").returncode == 0
+    assert called("train", *arguments(small, epochs=4), "--out", damaged, "--quiet").returncode == 0
+    file = sorted((damaged / "checkpoints").glob("*.safetensors"))[-1]
+    raw = bytearray(file.read_bytes())
+    raw = raw[: len(raw) // 2] if damage == "truncated" else raw
+    raw[len(raw) // 3] ^= 4
+    file.write_bytes(raw)
+    done = run("train", "--resume", damaged, "--epochs", 6, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "damaged" in done.stderr
+    assert "the one before is used" in done.stderr
+    assert metrics(damaged) == metrics(straight)
+    assert last_weights(damaged) == last_weights(straight)
+
+
+def test_two_processes_cannot_share_a_folder(small, tmp_path):
+    process = started("train", *arguments(small, epochs=100000), "--out", tmp_path / "a", "--quiet")
+    try:
+        wait_for_epochs(tmp_path / "a", 1, process)
+        assert "another process is training" in fails(1, "train", "--resume", tmp_path / "a")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_folder_that_is_taken_and_one_that_cannot_be_written(small, tmp_path):
+    assert called("train", *arguments(small, epochs=1), "--out", tmp_path / "a", "--quiet").returncode == 0
+    before = metrics(tmp_path / "a")
+    assert "holds a run already" in fails(
+        2, "train", *arguments(small), "--out", tmp_path / "a", through=called
+    )
+    assert metrics(tmp_path / "a") == before
+    (tmp_path / "file").write_text("not a folder")
+    assert "file" in fails(2, "train", *arguments(small), "--out", tmp_path / "file", through=called)
+    nowhere = fails(1, "train", *arguments(small), "--out", "/proc/nowhere/a", through=called)
+    assert "cannot be written to" in nowhere
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(small, tmp_path):
+    """A limit on the size of files stands in for the disk: the checkpoint outgrows it."""
+    folder = tmp_path / "a"
+    assert called("train", *arguments(small, epochs=2), "--out", folder, "--quiet").returncode == 0
+    before = last_weights(folder)
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    command = [COMMAND, "train", "--resume", str(folder), "--epochs", "4", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert "cannot be written to" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert last_weights(folder) == before
+    assert called("train", "--resume", folder, "--epochs", 4, "--quiet").returncode == 0
+    assert len(metrics(folder)) == 4
+
+
+def test_a_loss_that_is_no_number_fails_the_run(small, tmp_path):
+    options = ["--lr", "1e30", "--out", tmp_path / "a", "--quiet"]
+    line = fails(1, "train", *arguments(small), *options, through=called)
+    assert "epoch 1, step 2" in line
+    assert "lr=1e+30" in line
+    assert list((tmp_path / "a" / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--method", "lcm", "--parts", "4"], "did you mean 'lmc'"),
+        (["--model", "gnc"], "did you mean 'gcn'"),
+        (["--data", "synthetc"], "synthetic"),
+        (["--preset", "gcn-arxv"], "did you mean 'gcn-arxiv'"),
+        (["--method", "cluster"], "parts=None: ClusterGCN works on batches"),
+        (
+            ["--method", "lmc", "--parts", "4", "--parts-per-batch", "9"],
+            "parts_per_batch=9: must be at most parts=4",
+        ),
+        (["--method", "gas", "--parts", "4", "--alpha", "0.4"], "setting='alpha'"),
+        (["--set", "model.theta"], "must be section.key=value"),
+        (["--set", "modle.layers=2"], "did you mean 'model'"),
+        (["--set", "model.layers=two"], "model.layers='two': must be a whole number"),
+        (["--set", "training.epochs=1.5"], "training.epochs=1.5: must be a whole number"),
+        (["--layers", "two"], "'two' is not a valid integer"),
+        (["--resume", "nowhere"], "not the folder of a run"),
+        (["--epoch", "3"], "No such option"),
+        (["missing.toml"], "missing.toml"),
+        (["--dropout", "1.5"], "dropout=1.5: must be in [0, 1)"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path, monkeypatch, wrong, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in fails(2, "train", *wrong, through=called)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_usage_of_the_installed_command(tmp_path):
+    assert "did you mean 'lmc'" in fails(2, "train", "--method", "lcm", "--parts", "4", cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensorboard(small, tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    done = called("train", *arguments(small, epochs=1), "--out", tmp_path / "a", "--tensorboard", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "a" / "tensorboard").iterdir())

@@ -1,0 +1,106 @@
+"""Settings: what is written is read back, what is unknown is named."""
+
+import inspect
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lmc
+from lmc.config import DEFAULTS, METHODS, MODELS, Config, merged, parse_setting
+from lmc.presets import PRESETS
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
+
+
+@given(name=TEXT, lr=st.floats(0, 1e10), epochs=st.integers(0, 10**12), fixed=st.booleans())
+def test_toml_round_trip(tmp_path_factory, name, lr, epochs, fixed):
+    training = {"parts": 3, "lr": lr, "epochs": epochs, "fixed": fixed}
+    config = Config.of({"data": {"name": name}, "method": {"name": "gas"}, "training": training})
+    file = tmp_path_factory.mktemp("toml") / "config.toml"
+    file.write_text(config.to_toml(), encoding="utf-8")
+    assert Config.of(Config.read(file)) == config
+
+
+def test_a_list_of_widths_and_what_is_none():
+    config = Config.of({"model": {"hidden": [8, 9], "layers": 3}, "training": {"parts": 2, "clip": 1.0}})
+    assert "hidden = [8, 9]" in config.to_toml()
+    assert config.build_model(5, 3).layers[0].out_features == 8
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_builds(name):
+    config = Config.of(PRESETS[name])
+    assert config.method["name"] == "lmc"
+    with torch.device("meta"):
+        model = config.build_model(8, 3)
+    assert len(model.layers) == config.model["layers"]
+    assert isinstance(config.build_estimator(), lmc.LMC)
+    assert config.training["parts_per_batch"] <= config.training["parts"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_builds(name):
+    assert isinstance(Config.of({"method": {"name": name}}).build_estimator(), lmc.Estimator)
+
+
+def test_defaults_are_whole():
+    config = Config.of({})
+    assert config.to_tree() == DEFAULTS
+    assert set(MODELS) == {"gcn", "gcnii"}
+
+
+def test_a_method_of_ones_own_has_no_parts_by_default():
+    assert "parts" not in Config.of({"method": {"name": "gas"}}).training
+
+
+def test_merging():
+    preset, flags = PRESETS["gcn-arxiv"], {"model": {"layers": 2}, "method": {"name": "gas"}}
+    tree = merged(preset, flags)
+    assert tree["model"]["hidden"] == 256
+    assert tree["model"]["layers"] == 2
+    assert tree["method"] == {"name": "gas"}
+    assert merged(preset, {"model": {"name": "gcnii"}})["model"]["norm"] == "batch"
+    assert PRESETS["gcn-arxiv"]["model"]["layers"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("model.theta=0.5", 0.5), ("model.norm=batch", "batch"), ('a.b="x=y"', "x=y"), ("a.b=[1, 2]", [1, 2])],
+)
+def test_settings_from_the_command_line(text, value):
+    section, rest = next(iter(parse_setting(text).items()))
+    assert next(iter(rest.values())) == value
+    assert text.startswith(section)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"model": {"name": "gcm"}}, "did you mean 'gcn'"),
+        ({"training": {"epoch": 3}}, "did you mean 'epochs'"),
+        ({"training": {"graph": 3}}, "setting='graph'"),
+        ({"model": {"dropout": "half"}}, "model.dropout='half': must be a number"),
+        ({"model": {"layers": True}}, "must be a whole number"),
+        ({"method": {"name": "lmc", "score": "y"}}, r"must be one of x\^2"),
+        ({"model": 3}, "must be a section"),
+        ({"modle": {}}, "did you mean 'model'"),
+        ({"training": {"optimizer": 3}}, "must be a text"),
+    ],
+)
+def test_what_is_wrong_is_named(tree, message):
+    with pytest.raises(lmc.ArgumentError, match=message):
+        Config.of(tree)
+
+
+def test_a_file_that_is_no_toml(tmp_path):
+    (tmp_path / "a.toml").write_text("[model\nname=")
+    with pytest.raises(lmc.ArgumentError, match=r"a\.toml: not a TOML file"):
+        Config.read(tmp_path / "a.toml")
+
+
+def test_every_option_of_training_is_documented():
+    documented = lmc.Training.__doc__
+    for name in inspect.signature(lmc.Training).parameters:
+        assert f"        {name}: " in documented

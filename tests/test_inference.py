@@ -1,0 +1,75 @@
+"""Exact inference, against autograd's own forward pass and against dense matrices."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lmc
+from estimating import gcn, gcnii, graph_of, perturbed
+from lmc.inference import evaluating
+from strategies import graphs
+
+
+def dense_gcn(graph, model):
+    """relu(A h W + b) by dense matrices, with the running statistics of the norms."""
+    a = lmc.normalize(graph).to_dense().double()
+    h = graph.x.double()
+    for place, layer in enumerate(model.layers):
+        if place > 0:
+            norm = layer.message.norm
+            if isinstance(norm, torch.nn.BatchNorm1d):
+                h = (h - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+            h = h.clamp(min=0)
+        h = a @ h @ layer.linear.weight.T + layer.linear.bias
+    return h
+
+
+@pytest.mark.parametrize("kind", ["undirected", "directed"])
+@pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
+def test_dense_oracle(kind, rows_at_once):
+    graph = graph_of(kind)
+    model = gcn(3, norm="batch", dropout=0.5)
+    perturbed(model)
+    model.train()
+    prediction = lmc.predict(graph, model, rows_at_once)
+    assert model.training
+    assert torch.allclose(prediction, dense_gcn(graph, model).detach(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gcn(3, residual=True),
+        lambda: gcnii(4, dropout=0.2),
+        lambda: gcn(2, linear_in=True, linear_out=True),
+    ],
+)
+def test_the_models_own_forward(make):
+    graph, model = graph_of("undirected"), make()
+    with evaluating(model), torch.no_grad():
+        expected = model(graph)
+    assert torch.allclose(lmc.predict(graph, model, 5), expected, atol=1e-12)
+
+
+@given(example=graphs(), rows=st.integers(1, 13))
+def test_any_graph(example, rows):
+    graph = example.graph
+    model = lmc.GCN(graph.num_features, 4, 3, layers=2).to(graph.x.dtype)
+    with torch.no_grad():
+        assert torch.allclose(lmc.predict(graph, model, rows), model(graph), atol=1e-5)
+
+
+def test_evaluating_restores_every_module():
+    model = gcn(2)
+    model.layers[0].eval()
+    modes = [module.training for module in model.modules()]
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_features_that_do_not_fit_are_one_line():
+    graph = lmc.synthetic(nodes=50)
+    with pytest.raises(lmc.ArgumentError, match="does not take the graph's 64 features"):
+        lmc.predict(graph, lmc.GCN(5, 4, 3))

@@ -1,0 +1,101 @@
+import pytest
+import torch
+
+import lmc
+from lmc.memory_need import Need, need
+
+WIDTHS, FEATURES, NODES = [256, 256, 40], 128, 169_343
+
+# Peaks of a step above data and histories on ogbn-arxiv, in MB.
+MEASURED = [
+    (2_180, 20_082, 62),
+    (21_200, 27_000, 276),
+    (85_000, 39_000, 987),
+    (NODES, 0, 1890),
+]
+
+
+@pytest.mark.parametrize(("nodes", "halo", "megabytes"), MEASURED)
+def test_the_measured_peaks(nodes, halo, megabytes):
+    estimate = need(WIDTHS, FEATURES, nodes, halo, NODES).step / 1e6
+    assert estimate == pytest.approx(megabytes, rel=0.05)
+
+
+def test_blocks_of_the_full_batch_leave_it_near_the_measured_peak():
+    messages = 2 * 1_157_799 + NODES
+    step = need(WIDTHS, FEATURES, NODES, 0, NODES, messages=messages).step
+    assert step / 1e6 == pytest.approx(1890, rel=0.05)
+    assert step - need(WIDTHS, FEATURES, NODES, 0, NODES).step == 2 * 8 * messages
+
+
+@pytest.mark.parametrize("hidden", [[], [7], [7, 5, 3]])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("precision", ["full", "half"])
+@pytest.mark.parametrize("kind", [lmc.LMC, lmc.GAS])
+def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
+    data = lmc.synthetic(nodes=50, classes=4, features=6).to_pyg()
+    data.x = data.x.to(dtype)
+    graph = lmc.Graph.from_pyg(data, num_classes=4)
+    model = lmc.GCN(6, hidden, 4, layers=len(hidden) + 1).to(dtype)
+    estimator = kind(precision=precision)
+    estimator.bind(model, graph)
+    expected = sum(
+        values.numel() * values.element_size()
+        for name, values in estimator.state_dict().items()
+        if name != "step"
+    )
+    estimate = need(
+        model.widths(graph.x)[:-1],
+        graph.num_features,
+        10,
+        5,
+        graph.num_nodes,
+        itemsize=dtype.itemsize,
+        remembered=estimator.remembered(),
+        history_itemsize=2 if precision == "half" else None,
+    )
+    assert estimate.histories == expected
+    if kind is lmc.LMC and precision == "full":
+        same = need(model.widths(graph.x)[:-1], 6, 10, 5, 50, itemsize=dtype.itemsize)
+        assert same.histories == expected
+
+
+def test_it_grows_with_all_that_it_depends_on():
+    given = {"features": 16, "batch_nodes": 100, "halo_nodes": 200, "num_nodes": 1000, "messages": 5}
+    least = need([8, 8, 4], **given)
+    for name in ("features", "batch_nodes", "halo_nodes", "messages"):
+        assert need([8, 8, 4], **given | {name: 2 * given[name]}).step > least.step
+    assert need([8, 8, 4], **given | {"num_nodes": 2000}) == Need(2 * least.histories, least.step)
+    assert need([8, 16, 4], **given).step > least.step
+    assert need([8, 8, 8, 4], **given).step > least.step
+    assert need([8, 8, 4], **given, itemsize=8).histories == 2 * least.histories
+    assert least.total == least.histories + least.step
+
+
+def test_one_layer_keeps_what_it_receives_and_its_losses():
+    assert need([4], 16, 10, 20, 100).step == 4 * (10 * (16 + 4 * 4) + 20 * 4 * 4)
+
+
+def test_two_layers_and_a_large_halo_peak_forward():
+    """Behind the hidden layer, halo rows have their value and their message, batch rows theirs as well."""
+    assert need([64, 10], 32, 1, 1000, 2000).step == 4 * ((32 + 2 * 64) + 1000 * 2 * 64)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"widths": []}, "widths=[]: must be one width per layer, one or more"),
+        ({"widths": [8, 0]}, "widths[1]=0: must be 1 or more"),
+        ({"features": -1}, "features=-1: must be 0 or more"),
+        ({"batch_nodes": 0}, "batch_nodes=0: must be 1 or more"),
+        ({"batch_nodes": 101}, "batch_nodes=101: must be at most 100"),
+        ({"halo_nodes": 91}, "halo_nodes=91: must be at most 90"),
+        ({"messages": 1.5}, "messages=1.5: must be an integer"),
+        ({"remembered": ([3], [])}, "remembered layer=3: must be at most 2"),
+    ],
+)
+def test_errors(changed, message):
+    given = {"widths": [8, 4], "features": 16, "batch_nodes": 10, "halo_nodes": 20, "num_nodes": 100}
+    with pytest.raises(lmc.ArgumentError) as error:
+        need(**given | changed)
+    assert str(error.value) == message

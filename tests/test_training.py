@@ -1,0 +1,238 @@
+"""The loop, against what it promises."""
+
+import math
+
+import pytest
+import torch
+
+import lmc
+from estimating import EVERY
+from lmc.metrics import evaluate, micro_f1
+from lmc.optimizers import parameter_groups
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return lmc.synthetic(nodes=600, seed=3)
+
+
+def gcn(graph, **options):
+    torch.manual_seed(0)
+    return lmc.GCN(graph.num_features, 16, graph.num_classes, **options)
+
+
+def weights(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_fit_is_the_loop_by_hand(graph):
+    model, by_hand = gcn(graph, dropout=0.3, norm="batch"), gcn(graph, dropout=0.3, norm="batch")
+    result = lmc.fit(graph, model, lmc.LMC(), parts=6, parts_per_batch=4, epochs=3, lr=0.01, seed=5)
+
+    estimator = lmc.LMC()
+    estimator.bind(by_hand, graph, seed=5)
+    optimizer = torch.optim.Adam(by_hand.parameters(), lr=0.01)
+    clusters = lmc.partition(graph, 6, seed=5)
+    for epoch in range(3):
+        by_hand.train()
+        total = 0.0
+        for batch in lmc.batches(graph, clusters, 4, seed=5, epoch=epoch):
+            optimizer.zero_grad()
+            total += estimator.backward(batch) / batch.scale
+            optimizer.step()
+        assert result.history[epoch].loss == pytest.approx(total, rel=1e-12)
+        by_hand.eval()
+        with torch.no_grad():
+            metrics = evaluate(graph, by_hand(graph))
+        assert result.history[epoch].val == pytest.approx(metrics["val"], abs=0.01)
+
+
+@pytest.mark.parametrize("name", [*EVERY, "FullBatch"])
+def test_every_estimator_learns(graph, name):
+    estimator = lmc.FullBatch() if name == "FullBatch" else EVERY[name]()
+    model = gcn(graph)
+    result = lmc.fit(graph, model, estimator, parts=6, parts_per_batch=3, epochs=15, lr=0.02)
+    assert result.history[-1].loss < 0.8 * result.history[0].loss
+    assert [record.epoch for record in result.history] == list(range(1, 16))
+
+
+def test_best_weights_are_restored(graph):
+    model = gcn(graph)
+    result = lmc.fit(graph, model, lmc.GAS(), parts=6, parts_per_batch=2, epochs=12, lr=0.1)
+    best = max(result.history, key=lambda record: record.val)
+    assert result.best.epoch == best.epoch
+    assert evaluate(graph, lmc.predict(graph, model))["val"] == best.val
+    assert any(record.val < best.val for record in result.history[best.epoch :]) or best.epoch == 12
+
+
+def test_early_stop_and_sparse_evaluation(graph):
+    result = lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 3, epochs=50, lr=0.0, patience=2, evaluate_every=3)
+    assert result.stopped == "early"
+    assert [record.epoch for record in result.history if record.val is not None] == [3, 6, 9]
+    assert len(result.history) == 9
+
+
+def test_the_last_epoch_is_always_evaluated(graph):
+    result = lmc.fit(graph, gcn(graph), lmc.FullBatch(), epochs=4, evaluate_every=3)
+    assert [record.val is not None for record in result.history] == [False, False, True, True]
+
+
+def test_full_batch_takes_one_step_an_epoch(graph):
+    steps = []
+
+    class Count(lmc.Callback):
+        def on_step(self, training, loss):
+            steps.append(training.epoch)
+
+    lmc.fit(graph, gcn(graph), lmc.FullBatch(), parts=6, parts_per_batch=2, epochs=3, callbacks=[Count()])
+    assert steps == [0, 1, 2]
+
+
+def test_clipping_bounds_the_step(graph):
+    def moved(clip):
+        model = gcn(graph)
+        before = weights(model)
+        lmc.fit(graph, model, lmc.FullBatch(), epochs=1, lr=1.0, optimizer="sgd", clip=clip)
+        return math.sqrt(sum(float((model.state_dict()[n] - v).square().sum()) for n, v in before.items()))
+
+    assert moved(1e-3) == pytest.approx(1e-3, rel=1e-3)
+    assert moved(None) > 2e-3
+
+
+def test_weight_decay_apart_for_layers_and_head(graph):
+    model = lmc.GCNII(graph.num_features, 8, graph.num_classes, layers=3)
+    groups = parameter_groups(model, 0.1, 0.2)
+    assert {id(p) for p in groups[0]["params"]} == {id(p) for p in model.layers.parameters()}
+    assert {id(p) for p in groups[1]["params"]} == {
+        id(p) for part in (model.encoder, model.head) for p in part.parameters()
+    }
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.2]
+    plain = lmc.GCN(graph.num_features, 8, graph.num_classes, layers=3)
+    last = parameter_groups(plain, 0.1, 0.2)[1]["params"]
+    assert {id(p) for p in last} == {id(p) for p in plain.layers[-1].parameters()}
+
+
+def test_weight_decay_shrinks_only_its_group():
+    graph = lmc.synthetic(nodes=200)
+    model = lmc.GCNII(graph.num_features, 8, graph.num_classes, layers=2)
+    before = weights(model)
+    lmc.fit(
+        graph,
+        model,
+        lmc.FullBatch(),
+        epochs=1,
+        lr=1e-3,
+        optimizer="sgd",
+        weight_decay=500.0,
+        evaluate_every=9,
+    )
+    after = model.state_dict()
+    assert after["layers.0.linear.weight"].norm() < 0.6 * before["layers.0.linear.weight"].norm()
+    assert after["head.parts.1.weight"].norm() > 0.9 * before["head.parts.1.weight"].norm()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", torch.optim.RMSprop])
+def test_any_optimizer(graph, optimizer):
+    result = lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 3, epochs=2, lr=0.01, optimizer=optimizer)
+    assert math.isfinite(result.history[-1].loss)
+
+
+def test_schedulers(graph):
+    rates = [
+        [
+            record.lr
+            for record in lmc.fit(graph, gcn(graph), lmc.FullBatch(), epochs=4, lr=0.1, scheduler=s).history
+        ]
+        for s in ("cosine", lambda o: torch.optim.lr_scheduler.StepLR(o, 1, 0.5))
+    ]
+    assert rates[0] == pytest.approx([0.1 * (1 + math.cos(math.pi * t / 4)) / 2 for t in range(4)])
+    assert rates[1] == pytest.approx([0.1, 0.05, 0.025, 0.0125])
+    plateau = lmc.fit(graph, gcn(graph), lmc.FullBatch(), epochs=14, lr=0.0, scheduler="plateau")
+    assert plateau.history[-1].lr == 0.0
+
+
+def test_a_graph_without_validation_nodes_keeps_the_last_weights():
+    graph = lmc.Graph([[0, 1], [1, 0]], torch.eye(2), [0, 1], [True, True])
+    model = gcn(graph)
+    result = lmc.fit(graph, model, lmc.FullBatch(), epochs=3)
+    assert result.best.epoch == 3
+    assert result.best.val is None
+
+
+def test_gradient_error_is_recorded(graph):
+    result = lmc.fit(graph, gcn(graph), lmc.GAS(), 6, 3, epochs=4, gradient_error_every=2)
+    recorded = [record.gradient_error for record in result.history]
+    assert [error is not None for error in recorded] == [False, True, False, True]
+    assert recorded[1]["total"] > 0
+
+
+def test_background_building_changes_nothing(graph):
+    models = [gcn(graph, dropout=0.5), gcn(graph, dropout=0.5)]
+    for model, background in zip(models, (True, False), strict=True):
+        lmc.fit(graph, model, lmc.LMC(), 6, 2, epochs=3, background=background)
+    assert same(*map(weights, models))
+
+
+def test_callbacks_can_stop(graph):
+    class Stop(lmc.Callback):
+        def on_step(self, training, loss):
+            if training.epoch == 1:
+                training.stop("enough")
+
+    result = lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 2, epochs=9, callbacks=[Stop()])
+    assert result.stopped == "enough"
+    assert len(result.history) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parts": 4, "parts_per_batch": 5}, "parts_per_batch=5: must be at most parts=4"),
+        ({"parts": None}, "parts=None: LMC works on batches"),
+        ({"parts": 4, "epochs": -1}, "epochs=-1: must be 0 or more"),
+        ({"parts": 4, "lr": float("nan")}, "lr=nan: must be a number"),
+        ({"parts": 4, "lr": -1.0}, "lr=-1.0: must be 0 or more"),
+        ({"parts": 4, "optimizer": "adan"}, "did you mean 'adam'"),
+        ({"parts": 4, "scheduler": "cosin"}, "did you mean 'cosine'"),
+        ({"parts": 4, "patiense": 3}, "did you mean 'patience'"),
+        ({"parts": 4, "patience": 0}, "patience=0: must be 1 or more"),
+    ],
+)
+def test_impossible_options(graph, options, message):
+    with pytest.raises(lmc.ArgumentError, match=message):
+        lmc.fit(graph, gcn(graph), lmc.LMC(), **options)
+
+
+def test_a_loss_that_is_no_number_stops_the_run(graph):
+    with pytest.raises(lmc.RunError, match=r"epoch \d+, step \d+: .*learning rate.*lr=1e\+30"):
+        lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 3, epochs=9, lr=1e30)
+    huge = lmc.Graph([[0, 1], [1, 0]], torch.full((2, 2), 1e38), [0, 1], [True, True])
+    with pytest.raises(lmc.RunError, match="features are as large as"):
+        lmc.fit(huge, gcn(huge), lmc.FullBatch(), epochs=9, lr=1e30)
+
+
+def test_multilabel_and_regression():
+    torch.manual_seed(0)
+    edges, x = torch.randint(40, (2, 160)), torch.randn(40, 5)
+    mask = torch.arange(40) < 20
+    labels = (torch.rand(40, 3) > 0.5).float()
+    multi = lmc.Graph(edges, x, labels, mask, ~mask, task="multilabel")
+    result = lmc.fit(multi, gcn(multi), lmc.GAS(), parts=4, parts_per_batch=2, epochs=3)
+    assert result.metric.name == "micro-F1"
+    real = lmc.Graph(edges, x, torch.randn(40), mask, ~mask)
+    result = lmc.fit(real, gcn(real), lmc.GAS(), parts=4, parts_per_batch=2, epochs=6, lr=0.05)
+    assert result.metric.name == "RMSE"
+    assert result.best.val == min(record.val for record in result.history)
+
+
+def test_micro_f1_against_counting():
+    torch.manual_seed(1)
+    logits, y = torch.randn(30, 4), (torch.rand(30, 4) > 0.5).float()
+    pairs = [(bool(p > 0), bool(t > 0)) for p, t in zip(logits.flatten(), y.flatten(), strict=True)]
+    hits = sum(p and t for p, t in pairs)
+    precision, recall = hits / sum(p for p, _ in pairs), hits / sum(t for _, t in pairs)
+    assert micro_f1(logits, y) == pytest.approx(2 * precision * recall / (precision + recall))

@@ -23,6 +23,8 @@ if "LMC_DATA" not in os.environ and BESIDE.is_dir():
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
     os.environ["LMC_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    # Workers share what they have compiled.
+    os.environ["NUMBA_CACHE_DIR"] = str(tmp_path_factory.getbasetemp().parent / "kernels")
 
 
 @pytest.fixture(params=["fast", "plain"])

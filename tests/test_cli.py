@@ -14,7 +14,7 @@ from commands import called, fails, run
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     lmc.synthetic(nodes=300, seed=2).save(folder / "graph")
-    done = run(
+    done = called(
         "train", "--data", folder / "graph", "--hidden", 8, "--epochs", 4, "--out", folder / "a", "--quiet"
     )
     assert done.returncode == 0, done.stderr
@@ -130,13 +130,13 @@ def test_demo(tmp_path):
     assert (tmp_path / page).exists()
 
 
-def test_bench_and_compare(tmp_path):
+def test_bench_and_compare(trained, tmp_path):
     out = tmp_path / "numbers.json"
     old = tmp_path / "old.json"
     names = ["PyG full batch", "full batch", "a row that is gone"]
     old.write_text(json.dumps({"seconds": {name: [1.0 + place] for place, name in enumerate(names)}}))
     flags = ["--quick", "--rounds", "1", "--out", out, "--compare", old]
-    first = run("bench", "--data", "synthetic", *flags)
+    first = run("bench", "--data", trained / "graph", *flags)
     assert first.returncode == 0, first.stderr
     assert "Against" in first.stdout
     assert "2.000" in first.stdout

@@ -263,7 +263,7 @@ def demo(out: Path | None) -> None:
     tree = {
         "data": {"name": "synthetic"},
         "model": {"name": "gcn", "hidden": 64, "layers": 3, "dropout": 0.3, "norm": "batch"},
-        "training": {"parts": 40, "parts_per_batch": 10, "epochs": 30},
+        "training": {"parts": 40, "parts_per_batch": 10, "epochs": 20},
     }
     Console().print(f"{lmc.synthetic()}, cut into 40 clusters, 10 a batch")
     _compare(tree, ["gd", "gas", "lmc"], None, out or _free("demo"), quiet=False)

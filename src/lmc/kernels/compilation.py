@@ -44,7 +44,7 @@ def _say_it() -> None:
 
 def _prepare() -> None:
     """Give numba a folder for compiled kernels that can be written, whatever is read-only."""
-    if "NUMBA_CACHE_DIR" not in os.environ:
+    if not os.environ.get("NUMBA_CACHE_DIR"):
         numba.config.CACHE_DIR = str(_writable(cache_folder() / "kernels"))  # type: ignore[attr-defined]
     event.register("numba:compile", _Announce())  # type: ignore[no-untyped-call]
 

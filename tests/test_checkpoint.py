@@ -75,8 +75,9 @@ def test_all_damaged_is_one_line(tmp_path):
     checkpoint.save(tmp_path, 1, 0, {"epoch": 1}).write_bytes(b"")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(lmc.RunError, match="none of its 1 checkpoints is whole"):
-            checkpoint.load_latest(tmp_path)
+        for _ in range(2):  # and stays so
+            with pytest.raises(lmc.RunError, match="none of its 1 checkpoints is whole"):
+                checkpoint.load_latest(tmp_path)
 
 
 def test_what_json_cannot_hold_is_named(tmp_path):

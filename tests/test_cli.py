@@ -78,19 +78,10 @@ def test_inspect(trained):
 
 
 def test_compare_and_report(trained, tmp_path):
-    done = run(
-        *("compare", "--data", trained / "graph", "--model", "gcn", "--hidden", 8, "--epochs", 3),
-        *(
-            "--parts",
-            4,
-            "--parts-per-batch",
-            2,
-            "--methods",
-            "gd,cluster,gas,fm,lmc",
-            "--out",
-            tmp_path / "cmp",
-        ),
-    )
+    sizes = ["--hidden", 8, "--epochs", 3, "--parts", 4, "--parts-per-batch", 2]
+    methods = ["--methods", "gd,cluster,gas,fm,lmc", "--out", tmp_path / "cmp"]
+    arguments = ["compare", "--data", trained / "graph", "--model", "gcn", *sizes, *methods]
+    done = run(*arguments)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "cmp" / "comparison.json").read_text())["rows"]
     assert [row["method"] for row in rows] == ["gd", "cluster", "gas", "fm", "lmc"]
@@ -98,12 +89,14 @@ def test_compare_and_report(trained, tmp_path):
     assert (tmp_path / "cmp" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "| gas |" in (tmp_path / "cmp" / "comparison.md").read_text()
     assert "<html" in (tmp_path / "cmp" / "report.html").read_text()
-    # The same start: the loss of the first step is that of the same weights.
     page = called(
         "report", tmp_path / "cmp" / "lmc", tmp_path / "cmp" / "gas", "--out", tmp_path / "page.html"
     )
     assert page.returncode == 0, page.stderr
     assert "lmc" in (tmp_path / "page.html").read_text()
+    again = called(*arguments)
+    assert again.returncode == 0, again.stderr  # what is there goes on: nothing is left to do
+    assert json.loads((tmp_path / "cmp" / "comparison.json").read_text())["rows"] == rows
     assert "gsa" in fails(2, "compare", "--methods", "gsa", "--out", tmp_path / "x", through=called)
 
 

@@ -12,6 +12,7 @@ import torch
 
 import lmc
 from commands import COMMAND, best_weights, called, fails, last_weights, metrics, run, started
+from lmc import checkpoint
 
 METHODS = {
     "gd": [],
@@ -129,15 +130,59 @@ def test_interrupted_after_a_step_and_resumed(small, tmp_path):
     process = started("train", *arguments(small, epochs=30), "--out", stopped)
     wait_for_epochs(stopped, 2, process)
     process.send_signal(signal.SIGINT)
-    said, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert f"lmc train --resume {stopped}" in said
+    assert f"lmc train --resume {stopped}" in errors
     assert len(metrics(stopped)) < 30
     assert json.loads((stopped / "summary.json").read_text())["stopped"] == "interrupted"
     done = run("train", "--resume", stopped)
     assert done.returncode == 0, done.stderr
     assert metrics(stopped) == metrics(straight)
     assert last_weights(stopped) == last_weights(straight)
+
+
+def test_an_early_stop_is_still_one_after_a_resume(small, tmp_path):
+    options = ["--lr", 0, "--patience", 2, "--out", tmp_path / "a", "--quiet"]
+    assert called("train", *arguments(small), *options).returncode == 0
+    before = metrics(tmp_path / "a")
+    assert len(before) == 3
+    assert called("train", "--resume", tmp_path / "a", "--quiet").returncode == 0
+    assert metrics(tmp_path / "a") == before
+    assert json.loads((tmp_path / "a" / "summary.json").read_text())["stopped"] == "early"
+
+
+def test_what_may_be_changed_on_a_resume(small, tmp_path):
+    options = ["--scheduler", "cosine", "--out", tmp_path / "a", "--quiet"]
+    assert called("train", *arguments(small, epochs=4), *options).returncode == 0
+    for wrong, message in (
+        (["--lr", "0.1"], "only --epochs may be changed"),
+        (["--epochs", "9"], "cosine schedule"),
+    ):
+        assert message in fails(2, "train", "--resume", tmp_path / "a", *wrong, through=called)
+    assert called("train", *arguments(small, epochs=4), "--out", tmp_path / "b", "--quiet").returncode == 0
+    shorter = fails(2, "train", "--resume", tmp_path / "b", "--epochs", 3, through=called)
+    assert "the run has 4 already" in shorter
+
+
+def test_metrics_that_were_damaged_are_written_again(small, tmp_path):
+    assert called("train", *arguments(small, epochs=4), "--out", tmp_path / "a", "--quiet").returncode == 0
+    before = metrics(tmp_path / "a")
+    file = tmp_path / "a" / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text(lines[0] + "what is this\n" + "".join(lines[2:])[:-5])
+    assert called("train", "--resume", tmp_path / "a", "--quiet").returncode == 0
+    assert metrics(tmp_path / "a") == before
+
+
+def test_a_long_epoch_is_saved_midway(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("lmc.run_folder.MIDWAY_SECONDS", 0.0)
+    monkeypatch.setattr("lmc.run_folder.SAVING_SHARE", 0)
+    saved = []
+    save = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda *given: saved.append(given[1:3]) or save(*given))
+    assert called("train", *arguments(small, epochs=1), "--out", tmp_path / "a", "--quiet").returncode == 0
+    assert (0, 1) in saved
+    assert (0, 2) in saved
 
 
 def test_a_finished_run_can_be_made_longer(small, tmp_path):
@@ -238,6 +283,9 @@ def test_a_loss_that_is_no_number_fails_the_run(small, tmp_path):
         (["--resume", "nowhere"], "not the folder of a run"),
         (["--epoch", "3"], "No such option"),
         (["missing.toml"], "missing.toml"),
+        (["--set", "data.name=3"], "data.name=3: must be a text"),
+        (["--seed", "99999999999999999999"], "seed=99999999999999999999: must be at most"),
+        (["--set", "training=3"], "must be section.key=value"),
         (["--dropout", "1.5"], "dropout=1.5: must be in [0, 1)"),
     ],
 )

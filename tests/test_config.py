@@ -46,9 +46,23 @@ def test_every_method_builds(name):
 
 
 def test_defaults_are_whole():
-    config = Config.of({})
-    assert config.to_tree() == DEFAULTS
+    tree = Config.of({}).to_tree()
+    for name, section in DEFAULTS.items():
+        assert section.items() <= tree[name].items()
     assert set(MODELS) == {"gcn", "gcnii"}
+
+
+def test_what_is_not_said_is_written_out():
+    text = Config.of({"model": {"name": "gcn"}, "method": {"name": "lmc"}}).to_toml()
+    for line in (
+        "hidden = 64",
+        "alpha = 0.4",
+        'score = "2x-x^2"',
+        "lr = 0.01",
+        'optimizer = "adam"',
+        "seed = 0",
+    ):
+        assert line in text.splitlines()
 
 
 def test_a_method_of_ones_own_has_no_parts_by_default():
@@ -87,6 +101,7 @@ def test_settings_from_the_command_line(text, value):
         ({"model": 3}, "must be a section"),
         ({"modle": {}}, "did you mean 'model'"),
         ({"training": {"optimizer": 3}}, "must be a text"),
+        ({"data": {"name": 3}}, "data.name=3: must be a text"),
     ],
 )
 def test_what_is_wrong_is_named(tree, message):

@@ -285,5 +285,5 @@ def test_the_command(run, tmp_path):
     assert str(out) in done.output
     assert "2 training runs" in out.read_text()
     done = CliRunner().invoke(main, ["report", str(tmp_path / "nowhere")])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "no such run folder" in done.output

@@ -163,6 +163,12 @@ def test_a_graph_without_validation_nodes_keeps_the_last_weights():
     assert result.best.val is None
 
 
+def test_patience_needs_validation_nodes():
+    graph = lmc.Graph([[0, 1], [1, 0]], torch.eye(2), [0, 1], [True, True])
+    with pytest.raises(lmc.ArgumentError, match="patience=3: the graph has no validation nodes"):
+        lmc.fit(graph, gcn(graph), lmc.FullBatch(), epochs=3, patience=3)
+
+
 def test_gradient_error_is_recorded(graph):
     result = lmc.fit(graph, gcn(graph), lmc.GAS(), 6, 3, epochs=4, gradient_error_every=2)
     recorded = [record.gradient_error for record in result.history]

@@ -51,13 +51,18 @@ def load_latest(folder: Path) -> dict[str, Any] | None:
     None where there is no checkpoint at all.
     """
     files = _found(folder)
+    damaged: list[Path] = []
     for file in files:
         try:
-            return _load(file)
+            state = _load(file)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             warnings.warn(f"{file}: damaged ({one_line(error)}); the one before is used", stacklevel=2)
-            with contextlib.suppress(OSError):  # out of the way of those to come
-                file.rename(file.with_suffix(".damaged"))
+            damaged.append(file)
+            continue
+        for old in damaged:  # out of the way of those to come
+            with contextlib.suppress(OSError):
+                old.rename(old.with_suffix(".damaged"))
+        return state
     if files:
         raise RunError(f"{folder}: none of its {len(files)} checkpoints is whole")
     return None

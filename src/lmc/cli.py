@@ -38,6 +38,12 @@ class OneLine(click.Group):
             _fail(str(error), 1)
         except OSError as error:
             _fail(f"{error.filename or 'a file'}: {one_line(error)}", 1)
+        except MemoryError as error:
+            _fail(f"out of memory: {one_line(error)}", 1)
+        except RuntimeError as error:
+            if "can't allocate memory" not in str(error):
+                raise
+            _fail("out of memory: more parts, fewer parts a batch or a smaller width need less", 1)
         except (click.Abort, KeyboardInterrupt):
             _fail("interrupted", 130)
         sys.exit(code if isinstance(code, int) else 0)
@@ -131,7 +137,9 @@ def _tree(given: dict[str, Any], config_file: Path | None, preset: str | None, m
         section, _, key = place.partition(".")
         if value is not None:
             flags.setdefault(section, {})[key] = value
-    return merged(*trees, merged(flags, *map(parse_setting, more)))
+    tree = merged(*trees, merged(flags, *map(parse_setting, more)))
+    Config.check_sections(tree)
+    return tree
 
 
 def _split(options: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +184,10 @@ def train(
             raise ArgumentError(
                 "--resume: goes on with the settings of the run; only --epochs may be changed"
             )
-        tree = merged(session.config_of(resume).to_tree(), tree)
+        kept = session.config_of(resume)
+        if tree and kept.training.get("scheduler") == "cosine":
+            raise ArgumentError("--epochs: the cosine schedule of this run ends with its epochs")
+        tree = merged(kept.to_tree(), tree)
     config = Config.of(tree)
     names = Path(config.data["name"]).stem, config.model["name"], config.method["name"]
     folder = resume or out or _free("-".join(names))
@@ -185,6 +196,8 @@ def train(
     if tensorboard:
         callbacks.append(TensorBoard(folder / "tensorboard"))
     result = session.train(config, folder, resume is not None, callbacks)
+    if result.stopped == "interrupted":
+        print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)
     if quiet or as_json:
         return
     best = result.best
@@ -192,9 +205,7 @@ def train(
         values = {split: getattr(best, split) for split in ("train", "val", "test")}
         words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
         console.print(f"best epoch {best.epoch}: {result.metric.name} {', '.join(words)}", highlight=False)
-    if result.stopped == "interrupted":
-        print(f"interrupted; `lmc train --resume {folder}` goes on")
-    else:
+    if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")
 
 
@@ -210,7 +221,7 @@ def _free(name: str) -> Path:
 @_settings
 @click.option("--methods", default="gd,cluster,gas,fm,lmc", show_default=True, help="Separated by commas.")
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
-@click.option("--out", type=FOLDER, default=Path("runs/compare"), show_default=True, help="Folder.")
+@click.option("--out", type=FOLDER, default=None, help="Folder; what is there of the same settings goes on.")
 @click.option("--quiet", is_flag=True, help="The table only.")
 def compare(
     config_file: Path | None,
@@ -218,41 +229,47 @@ def compare(
     more: tuple[str, ...],
     methods: str,
     target: float | None,
-    out: Path,
+    out: Path | None,
     quiet: bool,
     **options: Any,
 ) -> None:
     """Train several methods from the same start on the same batches, and say how they did."""
-    _compare(_tree(_split(options), config_file, preset, more), methods.split(","), target, out, quiet)
+    tree = _tree(_split(options), config_file, preset, more)
+    _compare(tree, methods.split(","), target, out or _free("compare"), quiet)
 
 
 def _compare(tree: Any, methods: list[str], target: float | None, out: Path, quiet: bool) -> None:
     from lmc import comparison, session
     from lmc import validation as check
-    from lmc.config import DEFAULTS, METHODS, Config, merged
+    from lmc.config import DEFAULTS, METHODS, Config, merged, understood
     from lmc.display import display_of
     from lmc.report import write_report
+    from lmc.training import check_parts
 
     console = Console()
     configs: dict[str, Config] = {}
     for method in methods:
         check.one_of("--methods", method, METHODS)
-        own = tree.get("method", {}) if tree.get("method", {}).get("name", "lmc") == method else {}
+        own = understood(method, tree.get("method", {}))
         base = {} if "parts" in tree.get("training", {}) else {"training": DEFAULTS["training"]}
         rest = {name: section for name, section in tree.items() if name != "method"}
-        configs[method] = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
+        config = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
+        training = config.training
+        check_parts(config.build_estimator(), training.get("parts"), training["parts_per_batch"])
+        configs[method] = config
     graph = next(iter(configs.values())).load_graph()
     results = {}
     for method, config in configs.items():
         callbacks = [display_of(console, quiet, False, title=method)]
-        results[method] = session.train(config, out / method, callbacks=callbacks, graph=graph)
+        begun = (out / method / "metrics.jsonl").exists() and session.config_of(out / method) == config
+        results[method] = session.train(config, out / method, begun, callbacks, graph)
         if results[method].stopped == "interrupted":
-            print(f"interrupted; `lmc train --resume {out / method}` goes on with this method")
+            print(f"lmc: interrupted; the same command with --out {out} goes on", file=sys.stderr)
             return
     target, rows = comparison.compare(results, target)
     comparison.write(out, rows, target, results)
     console.print(comparison.table(rows, target))
-    page = write_report([out / method for method in methods], out / "report.html")
+    page = write_report([out / method for method in configs], out / "report.html")
     print(f"report: {page}")
 
 

@@ -77,10 +77,7 @@ class Config:
     @staticmethod
     def of(tree: Mapping[str, Any]) -> Config:
         """From a tree of sections; where one is missing, there are defaults."""
-        for name, section in tree.items():
-            check.one_of("section", name, SECTIONS)
-            if not isinstance(section, dict):
-                raise ArgumentError(f"{name}={section!r}: must be a section, [{name}]")
+        Config.check_sections(tree)
         sections = {name: dict(tree.get(name) or {}) for name in SECTIONS}
         for name in ("data", "model", "method"):
             sections[name] = sections[name] or dict(DEFAULTS[name])
@@ -90,7 +87,15 @@ class Config:
             sections["training"] = DEFAULTS["training"] | sections["training"]
         config = Config(**sections)
         config.check()
-        return config
+        return config._resolved()
+
+    @staticmethod
+    def check_sections(tree: Mapping[str, Any]) -> None:
+        """Raise ArgumentError unless a tree has known sections only."""
+        for name, section in tree.items():
+            check.one_of("section", name, SECTIONS)
+            if not isinstance(section, dict):
+                raise ArgumentError(f"{name}={section!r}: must be a section, [{name}]")
 
     @staticmethod
     def read(file: Path) -> dict[str, Any]:
@@ -100,8 +105,21 @@ class Config:
         except (OSError, ValueError) as error:
             raise ArgumentError(f"{file}: not a TOML file that can be read ({one_line(error)})") from None
 
+    def _resolved(self) -> Config:
+        """With every default written out, so that a run does not change with those of another version."""
+        model, method = self.model["name"], self.method["name"]
+        width = {"hidden": DEFAULTS["model"]["hidden"]}
+        return Config(
+            self.data,
+            {"name": model} | width | _defaults(MODELS[model]) | self.model,
+            {"name": method} | _defaults(METHODS[method]) | self.method,
+            _defaults(Training) | self.training,
+        )
+
     def check(self) -> None:
         """Every name and every type; ranges are checked by what is built."""
+        if not isinstance(self.data["name"], str):
+            raise ArgumentError(f"data.name={self.data['name']!r}: must be a text")
         _check_section("data", self.data, load, ("name_or_path",))
         _check_section("model", self.model, _named(MODELS, "model", self.model), _FROM_GRAPH)
         _check_section("method", self.method, _named(METHODS, "method", self.method), ("self",))
@@ -115,8 +133,8 @@ class Config:
 
     def build_model(self, in_features: int, out_features: int) -> Model:
         """The model, with weights drawn from the run's seed."""
-        torch.manual_seed(self.training.get("seed", 0))
-        options = {"hidden": DEFAULTS["model"]["hidden"]} | self.model
+        torch.manual_seed(check.whole_number("seed", self.training.get("seed", 0), 0))
+        options = dict(self.model)
         kind = MODELS[options.pop("name")]
         return kind(in_features, options.pop("hidden"), out_features, **options)
 
@@ -186,6 +204,18 @@ def parse_setting(text: str) -> dict[str, Settings]:
 
 def _named(known: Mapping[str, Any], section: str, settings: Settings) -> Any:
     return known[check.one_of(f"{section}.name", settings["name"], known)]
+
+
+def understood(method: str, settings: Settings) -> Settings:
+    """Those of the settings that a method has."""
+    known = inspect.signature(METHODS[method]).parameters
+    return {key: value for key, value in settings.items() if key in known}
+
+
+def _defaults(of: Callable[..., Any]) -> Settings:
+    """What is taken where nothing is said, as far as a file can say it."""
+    parameters = inspect.signature(of).parameters.values()
+    return {p.name: p.default for p in parameters if isinstance(p.default, (bool, int, float, str))}
 
 
 def _check_section(section: str, settings: Settings, of: Callable[..., Any], hidden: tuple[str, ...]) -> None:

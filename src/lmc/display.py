@@ -43,7 +43,7 @@ class PlainLines(Callback):
 
 
 class LiveDisplay(Callback):
-    """A line that moves with every step, above it the epochs with a new best metric."""
+    """A line that moves with every step."""
 
     def __init__(self, console: Console, title: str = "") -> None:
         self._title, self._task = title, TaskID(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +28,7 @@ from lmc.training import OPTIONS, Training
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, LOCK = "checkpoints", "best.safetensors", "lock"
 SAVING_SHARE = 20  # times as long as a checkpoint takes passes until the next
+MIDWAY_SECONDS = 60.0  # that a run may lose, where saving takes less than a twentieth of them
 
 
 class RunFolder(Callback):
@@ -59,8 +60,7 @@ class RunFolder(Callback):
         _hold(self._lock.fileno(), self.folder)
         if not self.resume and (self.folder / METRICS).exists():
             self.__exit__(None, None, None)
-            way = f"`lmc train --resume {self.folder}` goes on with it"
-            raise ArgumentError(f"{self.folder}: holds a run already; {way}, another --out starts anew")
+            raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
         return self
 
     def __exit__(
@@ -70,13 +70,15 @@ class RunFolder(Callback):
 
     def train(self, training: Training) -> Result:
         """Run a training in this folder, from where the folder has it."""
-        for left in (self.folder / CHECKPOINTS).glob(".*.partial"):
+        for left in self.folder.rglob(".*.partial"):  # of a process that was killed
             left.unlink(missing_ok=True)
         if self.resume:
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)
             if state is not None:
                 _restore(training, state, self.folder)
             self._logged = self._read_logged()
+            with self._writing():
+                self._log(training.records)
         training.callbacks = [*training.callbacks, self]
         result = training.run()
         with self._writing():
@@ -93,24 +95,40 @@ class RunFolder(Callback):
             if not (self.folder / ENVIRONMENT).exists():
                 _write_json(self.folder / ENVIRONMENT, environment())
             (self.folder / METRICS).touch()
+            (self.folder / SUMMARY).unlink(missing_ok=True)  # it speaks of what was before
             self._save(training)
+
+    def on_step(self, training: Training, loss: float) -> None:
+        """Save in the middle of an epoch that takes long."""
+        if self._due(least=MIDWAY_SECONDS):
+            with self._writing():
+                self._save(training)
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Append to the metrics; save where that costs little of the time that has passed."""
         with self._writing():
-            if record.epoch not in self._logged:
-                with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(record)) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                self._logged.add(record.epoch)
-            if time.monotonic() - self._saved_at >= SAVING_SHARE * self._save_took:
+            self._log([record])
+            if self._due():
                 self._save(training)
 
     def on_end(self, training: Training) -> None:
         """Save where the run stands."""
         with self._writing():
             self._save(training)
+
+    def _due(self, least: float = 0.0) -> bool:
+        return time.monotonic() - self._saved_at >= max(least, SAVING_SHARE * self._save_took)
+
+    def _log(self, records: Sequence[Record]) -> None:
+        """Append the records that are not there yet, and have the disk confirm them."""
+        new = [record for record in records if record.epoch not in self._logged]
+        if not new:
+            return
+        with open(self.folder / METRICS, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(record)) + "\n" for record in new)
+            file.flush()
+            os.fsync(file.fileno())
+        self._logged |= {record.epoch for record in new}
 
     def _save(self, training: Training) -> None:
         start = time.monotonic()
@@ -178,6 +196,8 @@ def read_metrics(file: Path) -> tuple[list[dict[str, Any]], int]:
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
     try:
         training.load_state(state)
+    except ArgumentError:
+        raise
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise RunError(f"{folder}: its checkpoint is of another run ({one_line(error)})") from None
 
@@ -190,8 +210,10 @@ def _hold(lock: int, folder: Path) -> None:
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise RunError(f"{folder}: another process is training in it") from None
+    except OSError:  # a file system without locks
+        return
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:

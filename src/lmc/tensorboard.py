@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lmc.callbacks import Callback
 from lmc.errors import ArgumentError
@@ -19,7 +22,11 @@ class TensorBoard(Callback):
         except ImportError:
             way = "pip install 'lmc[tensorboard]'"
             raise ArgumentError(f"--tensorboard: TensorBoard is not installed; {way}") from None
-        self._writer = SummaryWriter(str(folder))
+        self._open: Callable[[], Any] = partial(SummaryWriter, str(folder))
+
+    def on_start(self, training: Training) -> None:
+        """Open the file, now that the folder is the run's."""
+        self._writer = self._open()
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Write the record."""

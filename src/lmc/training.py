@@ -121,34 +121,31 @@ class Training:
         for name in ("lr", "weight_decay", "head_weight_decay", "clip"):
             if getattr(self, name) is not None:
                 check.real_number(name, getattr(self, name), 0)
-        if not self.estimator.needs_parts:
-            return
-        if self.parts is None:
-            method = type(self.estimator).__name__
-            raise ArgumentError(f"parts=None: {method} works on batches; say, parts=80, parts_per_batch=40")
-        if self.parts_per_batch > self.parts:
-            rule = f"must be at most parts={self.parts}; make parts larger or parts_per_batch smaller"
-            raise ArgumentError(f"parts_per_batch={self.parts_per_batch}: {rule}")
+        if self.patience is not None and not bool(self.graph.val_mask.any()):
+            raise ArgumentError(f"patience={self.patience}: the graph has no validation nodes to judge by")
+        check_parts(self.estimator, self.parts, self.parts_per_batch)
 
     # -- the run -----------------------------------------------------------------------------------
 
     def run(self) -> Result:
         """Train from where it stands to the end; the model has the best weights then."""
         memory_use.restart_peak()
-        self.stopped = None
-        for callback in self.callbacks:
-            callback.on_start(self)
-        coming = self._coming()
+        self._lose_patience()
         try:
+            for callback in self.callbacks:
+                callback.on_start(self)
+            coming = self._coming()
             while self.epoch < self.epochs and self.stopped is None:
                 self._train_epoch(coming)
+            self._check_weights()
+            done = self.epoch == self.epochs
+            self.stopped = "finished" if done or self.stopped is None else self.stopped
+            for callback in self.callbacks:
+                callback.on_end(self)
         except BaseException:
             for callback in self.callbacks:
                 callback.on_error(self)
             raise
-        self.stopped = self.stopped or "finished"
-        for callback in self.callbacks:
-            callback.on_end(self)
         if self._best_weights is not None:
             self.model.load_state_dict(self._best_weights)
         return Result(self.model, self.records, self.best, self.metric, self.stopped)
@@ -185,7 +182,7 @@ class Training:
             self._optimizer.zero_grad()
             loss = self.estimator.backward(batch)
             if not math.isfinite(loss):
-                raise self._lost(f"the loss is {loss}")
+                raise self._lost(f"the loss is {loss}", self.step + 1)
             if self.clip is not None:
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
             self._optimizer.step()
@@ -199,8 +196,7 @@ class Training:
         self._end_epoch()
 
     def _end_epoch(self) -> None:
-        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
-            raise self._lost("a weight is not finite")
+        self._check_weights()
         record = self._record()
         self.records.append(record)
         self._judge(record)
@@ -210,10 +206,17 @@ class Training:
         elif self._scheduler is not None:
             self._scheduler.step()
         self.epoch, self.step, self._loss, self._seconds = self.epoch + 1, 0, 0.0, 0.0
-        if self.patience is not None and self._since_best >= self.patience:
-            self.stop("early")
+        self._lose_patience()
         for callback in self.callbacks:
             callback.on_epoch(self, record)
+
+    def _lose_patience(self) -> None:
+        if self.patience is not None and self._since_best >= self.patience:
+            self.stop("early")
+
+    def _check_weights(self) -> None:
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise self._lost("a weight is not finite", self.step)
 
     def _record(self) -> Record:
         number = self.epoch + 1
@@ -257,12 +260,12 @@ class Training:
         else:
             self._since_best += 1
 
-    def _lost(self, what: str) -> RunError:
+    def _lost(self, what: str, step: int) -> RunError:
         largest = float(self.graph.x.abs().max()) if self.graph.x.numel() else 0.0
         cause = f"the learning rate may be too high (lr={self.lr:g}); a smaller one, or clip=1.0, helps"
         if largest > 1e4:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
-        return RunError(f"epoch {self.epoch + 1}, step {self.step + 1}: {what}: {cause}")
+        return RunError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
 
     # -- where it stands ---------------------------------------------------------------------------
 
@@ -286,6 +289,8 @@ class Training:
 
     def load_state(self, state: State) -> None:
         """Stand where a run of the same options stood."""
+        if state["epoch"] > self.epochs:
+            raise ArgumentError(f"epochs={self.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
         self._loss, self._seconds = state["loss"], state["seconds"]
         self.records = [Record(**record) for record in state["records"]]
@@ -298,6 +303,18 @@ class Training:
             self._scheduler.load_state_dict(state["scheduler"])
         self.estimator.load_state_dict(state["estimator"])
         torch.set_rng_state(state["torch"])
+
+
+def check_parts(estimator: Estimator, parts: int | None, parts_per_batch: int) -> None:
+    """Raise ArgumentError unless the estimator can work on batches of this kind."""
+    if not estimator.needs_parts:
+        return
+    if parts is None:
+        method = type(estimator).__name__
+        raise ArgumentError(f"parts=None: {method} works on batches; say, parts=80, parts_per_batch=40")
+    if parts_per_batch > parts:
+        rule = f"must be at most parts={parts}; make parts larger or parts_per_batch smaller"
+        raise ArgumentError(f"parts_per_batch={parts_per_batch}: {rule}")
 
 
 OPTIONS = [field.name for field in fields(Training) if field.name not in ("graph", "model", "estimator")]

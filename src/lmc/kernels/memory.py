@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 from functools import cache
+from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of malloc.h
 
@@ -27,11 +28,23 @@ def give_back_large_buffers() -> bool:
     return _mallopt({_M_MMAP_THRESHOLD: 1 << 16})
 
 
+def trim_free_memory() -> None:
+    """Give back once what is free, where malloc can."""
+    trim = _of_glibc("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
 def _mallopt(settings: dict[int, int]) -> bool:
+    mallopt = _of_glibc("mallopt")
+    return mallopt is not None and all(mallopt(name, value) for name, value in settings.items())
+
+
+def _of_glibc(function: str) -> Any:
+    """A function of glibc's malloc, or None with another C library."""
     if not sys.platform.startswith("linux"):
-        return False
+        return None
     try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another C library
-        return False
-    return all(mallopt(name, value) for name, value in settings.items())
+        return getattr(ctypes.CDLL(None), function)
+    except (OSError, AttributeError):
+        return None

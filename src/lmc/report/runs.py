@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from lmc.errors import RunError
+from lmc.errors import ArgumentError, RunError
 from lmc.report import untrusted
 from lmc.report.untrusted import Record
 
@@ -80,7 +80,7 @@ def is_finite(value: float | None) -> TypeGuard[float]:
 def read_run(folder: Path) -> RunRecord:
     """Read a run folder: `config.toml` and `metrics.jsonl`, and the other files where they are."""
     if not folder.is_dir():
-        raise RunError(f"{folder}: no such run folder")
+        raise ArgumentError(f"{folder}: no such run folder")
     file = folder / "config.toml"
     config = untrusted.toml_record(str(file), untrusted.content(file))
     epochs = _epochs(folder / "metrics.jsonl")

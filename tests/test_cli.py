@@ -112,7 +112,7 @@ def test_methods_of_a_comparison_start_from_the_same_weights():
 
 
 def test_demo(tmp_path):
-    done = run("demo", cwd=tmp_path, timeout=240)
+    done = run("demo", "--epochs", 5, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "20,000 nodes" in done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("│")]

@@ -98,8 +98,9 @@ def test_a_preset_fills_in_the_rest(small, tmp_path):
     assert "hidden = 8" in config
 
 
-def test_defaults_need_no_reading(tmp_path):
-    done = run("train", "--epochs", 2, cwd=tmp_path)
+def test_defaults_need_no_reading(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = called("train", "--epochs", 2)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "synthetic-gcn-lmc" / "best.safetensors").exists()
 

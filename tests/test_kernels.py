@@ -151,12 +151,10 @@ def test_a_run_does_not_depend_on_threads_or_the_background():
     first = run(TRAIN, "1", "plain")
     assert run(TRAIN, "2", "plain") == first
     assert run(TRAIN, "2", "prefetch") == first
-
-
-def test_the_plain_path_trains_alike():
-    fast_numbers, plain_numbers = (
-        [float(n) for n in run(TRAIN, "1", "plain", **env).splitlines()[0].split()]
-        for env in ({}, {"LMC_KERNELS": "plain"})
+    # The plain path rounds otherwise, and so trains alike, not the same.
+    plain_numbers, fast_numbers = (
+        [float(number) for number in printed.splitlines()[0].split()]
+        for printed in (run(TRAIN, "1", "plain", LMC_KERNELS="plain"), first)
     )
     assert fast_numbers == pytest.approx(plain_numbers, abs=2e-2)
 

@@ -274,13 +274,14 @@ def _compare(tree: Any, methods: list[str], target: float | None, out: Path, qui
 
 
 @main.command()
+@click.option("--epochs", default=20, show_default=True, help="How often every cluster is visited.")
 @click.option("--out", type=FOLDER, default=None, help="Folder; by default a new one under runs/.")
-def demo(out: Path | None) -> None:
+def demo(epochs: int, out: Path | None) -> None:
     """Train a GCN on the embedded graph by full batch, GAS and LMC, and compare them."""
     tree = {
         "data": {"name": "synthetic"},
         "model": {"name": "gcn", "hidden": 64, "layers": 3, "dropout": 0.3, "norm": "batch"},
-        "training": {"parts": 40, "parts_per_batch": 10, "epochs": 20},
+        "training": {"parts": 40, "parts_per_batch": 10, "epochs": epochs},
     }
     Console().print(f"{lmc.synthetic()}, cut into 40 clusters, 10 a batch")
     _compare(tree, ["gd", "gas", "lmc"], None, out or _free("demo"), quiet=False)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import lmc
 from lmc.inference import evaluating
@@ -37,13 +38,18 @@ def own(
     parts_per_batch: int | None = None,
     architecture: Architecture = "gcn",
     lr: float = 1e-2,
+    decay_over: int | None = None,
 ) -> Row:
-    """A method of this library; `parts_per_batch=None` is the whole graph at once."""
+    """A method of this library; `parts_per_batch=None` is the whole graph at once.
+
+    `decay_over` epochs the learning rate falls to zero, as by `scheduler="cosine"`; None: it stays.
+    """
     _load_kernels()
     torch.manual_seed(0)
     model = _model(graph, architecture)
     estimator.bind(model, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None
     batches: Iterator[lmc.Batch]
     if parts_per_batch is None:
         batches, steps = repeat(graph.batch(torch.arange(graph.num_nodes))), 1
@@ -58,6 +64,8 @@ def own(
             optimizer.zero_grad()
             estimator.backward(batch)
             optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
 
     return Row(epoch, lambda: evaluate(graph, lmc.predict(graph, model))["val"])
 

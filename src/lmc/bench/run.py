@@ -45,24 +45,17 @@ GROWTH: dict[str, Job] = {
     str(nodes): (EPOCHS["LMC 80/40, alpha 0"], partial(lmc.synthetic, nodes))
     for nodes in (100_000, 300_000, 1_000_000)
 }
-ACCURACY: dict[str, Make] = {
-    name: EPOCHS[name]
-    for name in (
-        tables.PYG,
-        "full batch",
-        "LMC 80/40, alpha 0",
-        "LMC 80/10, alpha 0",
-        "LMC 80/40, alpha 1",
-        "GAS 80/40",
-        "ClusterGCN 80/40",
-    )
-} | {
-    # Many small clusters: batches of the same size, but closer to the graph in their statistics.
-    "LMC 1280/160, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts=1280, parts_per_batch=160),
-    "GAS 80/10": partial(rows.own, estimator=lmc.GAS(), parts_per_batch=10),
-    "ClusterGCN 80/10": partial(rows.own, estimator=lmc.ClusterGCN(), parts_per_batch=10),
+# Many small clusters: batches that are closer to the graph in their statistics, and many steps an epoch.
+FINE = partial(rows.own, parts=1280, parts_per_batch=80, decay_over=20)
+ACCURACY: dict[str, tuple[Make, int]] = {  # and the epochs
+    tables.PYG: (rows.pyg, 60),
+    "full batch": (EPOCHS["full batch"], 60),
+    "LMC 80/10, alpha 0": (EPOCHS["LMC 80/10, alpha 0"], 40),
+    "LMC 1280/80, alpha 0, cosine": (partial(FINE, estimator=lmc.LMC(0)), 20),
+    "LMC 1280/80, alpha 0.4, cosine": (partial(FINE, estimator=lmc.LMC(0.4)), 20),
+    "GAS 1280/80, cosine": (partial(FINE, estimator=lmc.GAS()), 20),
+    "ClusterGCN 1280/80, cosine": (partial(FINE, estimator=lmc.ClusterGCN()), 20),
 }
-PYG_EPOCHS, OWN_EPOCHS = 60, 40
 
 
 def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | None) -> dict[str, Any]:
@@ -129,10 +122,10 @@ def _peaks(load: Load, console: Console) -> dict[str, int]:
 def _curves(load: Load, console: Console) -> dict[str, list[tuple[float, float]]]:
     """(seconds so far, validation accuracy) of every row after each epoch, in turns."""
     curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ACCURACY}
-    with _workers(_on(ACCURACY, load)) as workers:
-        for epoch in track(range(PYG_EPOCHS), "accuracy", console=console):
+    with _workers({name: (make, load) for name, (make, _) in ACCURACY.items()}) as workers:
+        for epoch in track(range(ACCURACY[tables.PYG][1]), "accuracy", console=console):
             for name, worker in workers.items():
-                if name == tables.PYG or epoch < OWN_EPOCHS:
+                if epoch < ACCURACY[name][1]:
                     before = curves[name][-1][0] if curves[name] else 0.0
                     seconds = worker.ask("epoch")
                     curves[name].append((before + seconds, worker.ask("accuracy")))

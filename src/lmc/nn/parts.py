@@ -62,9 +62,10 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
 class Activation(NodeWise):
     """dropout(relu(norm(z))): what stands between a boundary and the next product.
 
-    A batch norm takes its statistics from the rows of the call, so batch and halo stay apart (appendix
-    A.3.2; both have the same scale and shift), and only batch rows move the running ones. A single row
-    has no variance; the running statistics serve it.
+    A batch norm takes its statistics from batch rows, which alone move the running ones, and halo rows are
+    normalised apart from them (appendix A.3.2), by the running ones. Their own would be another graph's:
+    a halo is richer in hubs, and what it sends in training would not be what it sends in evaluation. A
+    single row has no variance; the running statistics serve it too.
     """
 
     def __init__(self, width: int, norm: NormKind, dropout: float) -> None:
@@ -80,12 +81,12 @@ class Activation(NodeWise):
         if not isinstance(self.norm, nn.BatchNorm1d):
             one, zero = z.new_ones(z.shape[1]), z.new_zeros(z.shape[1])
             return _activate(self.norm(z), one, zero, zero, one, keys, p, False)
-        own = self.training and len(z) > 1
-        mean, variance = self._statistics(z.detach(), own, rows.inside)
+        own = self.training and rows.inside and len(z) > 1
+        mean, variance = self._statistics(z.detach(), own)
         deviation = (variance + self.norm.eps).rsqrt()
         return _activate(z, self.norm.weight, self.norm.bias, mean, deviation, keys, p, own)
 
-    def _statistics(self, z: Tensor, own: bool, inside: bool) -> tuple[Tensor, Tensor]:
+    def _statistics(self, z: Tensor, own: bool) -> tuple[Tensor, Tensor]:
         norm = self.norm
         assert isinstance(norm, nn.BatchNorm1d)
         assert norm.running_mean is not None
@@ -93,13 +94,12 @@ class Activation(NodeWise):
         if not own:
             return norm.running_mean, norm.running_var
         mean, variance = kernels.chosen(z).moments(z)
-        if inside:
-            with torch.no_grad():
-                momentum, count = norm.momentum or 0.0, len(z)
-                norm.running_mean.lerp_(mean, momentum)
-                norm.running_var.lerp_(variance * (count / (count - 1)), momentum)
-                if norm.num_batches_tracked is not None:
-                    norm.num_batches_tracked += 1
+        with torch.no_grad():
+            momentum, count = norm.momentum or 0.0, len(z)
+            norm.running_mean.lerp_(mean, momentum)
+            norm.running_var.lerp_(variance * (count / (count - 1)), momentum)
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked += 1
         return mean, variance
 
 

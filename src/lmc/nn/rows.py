@@ -18,7 +18,8 @@ class Rows:
     Attributes:
         nodes: (rows,) the graph's own ids.
         address: what makes the randomness of this call its own: (seed, step, place in the model).
-        inside: whether these are batch rows. Only they move the running statistics of a batch norm.
+        inside: whether these are batch rows. Only they have a batch norm's statistics of their own,
+            and move its running ones.
     """
 
     nodes: Tensor

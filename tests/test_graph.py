@@ -326,3 +326,42 @@ def test_an_edge_of_one_graph_cannot_reach_into_the_next():
         lmc.GraphError, match=r"graphs\[0\]\.edge_index\[1, 0\] = 2: node ids must be in 0\.\.1"
     ):
         lmc.Graph.from_pyg_list([wrong, piece(3)], roles=["train", "train"])
+
+
+# -- features of edges ------------------------------------------------------------------------------
+
+
+def test_edge_attr_follows_its_edges(tmp_path):
+    """Through every door: the features of an edge stay with its ends."""
+    ends = torch.tensor([[2, 0, 1, 0], [1, 2, 0, 1]])
+    attr = torch.tensor([[21.0, 0.5], [2.0, 0.5], [10.0, 0.5], [1.0, 0.5]])  # ten times source, plus target
+    nodes = {"x": torch.eye(3), "y": [0, 1, 0], "train_mask": [True, True, False]}
+    made = lmc.Graph(ends, **nodes, edge_attr=attr)
+    made.save(tmp_path / "graph")
+    data = made.to_pyg()
+    flipped = lmc.Graph.from_csr([0, 1, 3, 4], [1, 2, 0, 0], **nodes, edge_attr=attr[[2, 0, 3, 1]])
+    both = lmc.Graph.from_pyg_list([data, data])
+    for graph in (made, lmc.Graph.open(tmp_path / "graph"), lmc.Graph.from_pyg(data), flipped, both):
+        source, target = graph.to_pyg().edge_index % 3
+        assert torch.equal(graph.edge_attr[:, 0], 10.0 * source + target)
+        batch = graph.batch([1], scale=1.0)
+        source, target = batch.members[batch.edges.ends[0]] % 3, batch.nodes[batch.edges.ends[1]] % 3
+        assert torch.equal(batch.edges.attr[:, 0], 10.0 * source + target)
+        halo_first = torch.cat([batch.halo, batch.nodes])
+        source, target = halo_first[batch.halo_edges.ends[0]] % 3, batch.halo[batch.halo_edges.ends[1]] % 3
+        assert torch.equal(batch.halo_edges.attr[:, 0], 10.0 * source + target)
+    assert lmc.Graph(ends, **nodes, edge_attr=attr[:, 0]).edge_attr.shape == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("edge_attr", "message"),
+    [
+        (torch.ones(2, 1), "edge_attr has shape (2, 1): must be (3, columns), one row per edge"),
+        (torch.tensor([[1.0], [float("nan")], [1.0]]), "edge_attr[1, 0] = nan: edge features must be finite"),
+        (torch.ones(3, 1), "edge_attr: the edge 0 -> 1 is there twice; edges with features must not repeat"),
+    ],
+)
+def test_edge_attr_that_is_wrong(edge_attr, message):
+    with pytest.raises(lmc.GraphError) as error:
+        lmc.Graph([[0, 1, 0], [1, 0, 1]], torch.eye(2), [0, 1], [True, True], edge_attr=edge_attr)
+    assert str(error.value) == message

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import lmc
 from lmc import addressed
-from lmc.estimators.layerwise import LayerwiseStep, LazySides
+from lmc.estimators.layer_pass import LazySides
+from lmc.estimators.layerwise import LayerwiseStep
 from lmc.kernels import fast, fast_batches, plain
 from strategies import graphs
 

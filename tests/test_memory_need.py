@@ -45,7 +45,7 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
         if name != "step"
     )
     estimate = need(
-        model.widths(graph.x)[:-1],
+        model.widths(graph)[:-1],
         graph.num_features,
         10,
         5,
@@ -56,7 +56,7 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
     )
     assert estimate.histories == expected
     if kind is lmc.LMC and precision == "full":
-        same = need(model.widths(graph.x)[:-1], 6, 10, 5, 50, itemsize=dtype.itemsize)
+        same = need(model.widths(graph)[:-1], 6, 10, 5, 50, itemsize=dtype.itemsize)
         assert same.histories == expected
 
 

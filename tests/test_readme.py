@@ -1,6 +1,7 @@
 """The README's examples, run as they stand."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,17 @@ def test_examples_run(example, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_examples_about_models_run(tmp_path):
+    """In this process: what they load is loaded already."""
+    text = (Path(__file__).parents[1] / "docs" / "models.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == 4
+    for example in examples:
+        file = tmp_path / "example.py"
+        file.write_text(example)
+        runpy.run_path(str(file))
 
 
 def test_every_file_of_the_map_exists():

@@ -31,8 +31,10 @@ from lmc.estimators.graphfm import GraphFM
 from lmc.estimators.lmc import LMC
 from lmc.graph import Graph
 from lmc.inference import predict
+from lmc.nn.from_pyg import from_pyg
 from lmc.nn.gcn import GCN
 from lmc.nn.gcnii import GCNII
+from lmc.nn.gnn import GNN
 from lmc.normalization import normalize
 from lmc.partition import partition
 from lmc.records import Record, Result
@@ -47,6 +49,7 @@ __all__ = [
     "GAS",
     "GCN",
     "GCNII",
+    "GNN",
     "LMC",
     "ArgumentError",
     "BackwardSGD",
@@ -68,6 +71,7 @@ __all__ = [
     "Training",
     "batches",
     "fit",
+    "from_pyg",
     "gradient_error",
     "load",
     "normalize",

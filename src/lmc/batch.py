@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,25 @@ from lmc.errors import ArgumentError, GraphError
 from lmc.graph import Graph
 from lmc.normalization import Norm, normalize, normalize_transposed, normalized, propagated
 from lmc.sparse import CSR
+
+
+class Edges(NamedTuple):
+    """Messages one by one, for convolutions that look at each.
+
+    Attributes:
+        ends: (2, edges) int64, sources above targets, in the order of the targets.
+        weight: (edges,) or None.
+        attr: (edges, columns) or None.
+    """
+
+    ends: Tensor
+    weight: Tensor | None
+    attr: Tensor | None
+
+    def where(self, mask: Tensor) -> Edges:
+        """Those where `mask` (edges,) is True."""
+        weight, attr = (None if kept is None else kept[mask] for kept in self[1:])
+        return Edges(self.ends[:, mask], weight, attr)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +134,36 @@ class Batch:
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
         return propagated(self.graph, norm).index_select(0, self.nodes)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """What the batch receives, message by message; sources are batch rows, then halo rows."""
+        return self._edges_to(self.nodes)
+
+    @cached_property
+    def halo_edges(self) -> Edges:
+        """What the halo receives from within reach; sources are halo rows, then batch rows.
+
+        A target thus has the same number as the source that it is, as in `edges`.
+        """
+        found = self._edges_to(self.halo)
+        source, target = found.ends
+        inside = source < self.num_nodes
+        source = torch.where(inside, source + self.num_halo, source - self.num_nodes)
+        return found._replace(ends=torch.stack([source, target]))
+
+    def _edges_to(self, rows: Tensor) -> Edges:
+        graph, dtype = self.graph, self.graph.x.dtype
+        if graph.edge_attr is None:
+            block = self._localized(graph.adjacency, rows)
+            weight, attr = block.values, None
+        else:
+            block = self._localized(graph.numbered_edges, rows)
+            edge = block.values
+            weight = None if graph.edge_weight is None else graph.edge_weight[edge]
+            attr = graph.edge_attr[edge].to(dtype)
+        index = torch.stack([block.indices, block.row_ids()]).long()
+        return Edges(index, None if weight is None else weight.to(dtype), attr)
 
     def alone(self) -> Batch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""

@@ -31,7 +31,7 @@ def batches(
     seed: int = 0,
     epoch: int = 0,
     fixed: bool = False,
-    norm: Norm = "gcn",
+    norm: Norm | None = "gcn",
 ) -> Iterator[Batch]:
     """The batches of one epoch: every cluster once, in groups that depend on (seed, epoch) alone.
 
@@ -43,7 +43,7 @@ def batches(
         seed: of the random groups.
         epoch: each has groups of its own.
         fixed: whether every epoch keeps the same groups, and only their order changes.
-        norm: the normalisation whose block is built before a batch is handed over.
+        norm: the normalisation whose block is built before a batch is handed over; None for none.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)
@@ -65,7 +65,8 @@ def batches(
         for group in groups:
             nodes = torch.cat([members[i] for i in group])
             batch = Batch.of_known(graph, nodes, num_clusters / len(group))
-            batch.block(norm)
+            if norm is not None:
+                batch.block(norm)
             yield batch
 
     return build()

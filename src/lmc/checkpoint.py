@@ -98,8 +98,7 @@ def _checksum(file: Path) -> str:
 def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """The same tree in what JSON knows; tensors are moved to `tensors`, each under its place in the tree."""
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().contiguous()
-        return {"$tensor": name}
+        return {"$tensor": _kept(value.detach().contiguous(), name, tensors)}
     if isinstance(value, dict):
         items = [[key, _without_tensors(each, f"{name}.{key}", tensors)] for key, each in value.items()]
         if isinstance(value, Counter):  # of torch's MultiStepLR
@@ -113,6 +112,15 @@ def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise RunError(f"checkpoint: {name[1:]} is a {type(value).__name__}, which JSON cannot hold")
+
+
+def _kept(value: Tensor, name: str, tensors: dict[str, Tensor]) -> str:
+    """The name under which a tensor is kept: where modules share it, that of the first."""
+    for known, tensor in tensors.items():
+        if value.numel() and value.data_ptr() == tensor.data_ptr() and value.shape == tensor.shape:
+            return known
+    tensors[name] = value
+    return name
 
 
 def _with_tensors(value: Any, tensor: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
@@ -49,6 +50,8 @@ class Graph:
         val_mask: (nodes,) bool, or None for no such node.
         test_mask: (nodes,) bool, or None for no such node.
         edge_weight: (edges,) finite, or None.
+        edge_attr: (edges, columns) finite features of the edges, for convolutions that read them, or None.
+            Edges with features must not repeat.
         task: the labels' kind; None takes it from their type and shape.
         num_classes: None for as many as occur.
 
@@ -71,6 +74,8 @@ class Graph:
     train_mask: Tensor
     val_mask: Tensor
     test_mask: Tensor
+    edge_attr: Tensor | None
+    """(edges, columns) in the order of `adjacency`, or None."""
     task: check.Task
     num_classes: int
     """The width of a prediction: classes, labels, or targets."""
@@ -84,6 +89,7 @@ class Graph:
         val_mask: Any = None,
         test_mask: Any = None,
         edge_weight: Any = None,
+        edge_attr: Any = None,
         *,
         task: check.Task | None = None,
         num_classes: int | None = None,
@@ -96,6 +102,7 @@ class Graph:
         values = np.ones(len(source), np.float32) if weight is None else weight.numpy()
         edges = sparse.coo_array((values, (target, source)), shape=(num_nodes, num_nodes))
         self.adjacency = _merged(edges, weighted=weight is not None)
+        self.edge_attr = _edge_attr(edge_attr, source, target, self.adjacency)
         self._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
 
     @classmethod
@@ -109,6 +116,7 @@ class Graph:
         val_mask: Any = None,
         test_mask: Any = None,
         edge_weight: Any = None,
+        edge_attr: Any = None,
         *,
         task: check.Task | None = None,
         num_classes: int | None = None,
@@ -124,11 +132,15 @@ class Graph:
         indptr, indices = check.csr(indptr, indices, num_nodes)
         index = index_dtype(max(num_nodes, indices.numel()))
         weight = _weight(edge_weight, indices.numel())
-        adjacency = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
-        if not adjacency.is_canonical():  # else it is taken as it is, and stays on disk if it is there
-            adjacency = _merged(adjacency.to_scipy(), weighted=weight is not None)
+        given = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
         graph = cls.__new__(cls)
-        graph.adjacency = adjacency
+        if given.is_canonical():  # then it is taken as it is, and stays on disk if it is there
+            graph.adjacency = given
+            graph.edge_attr = None if edge_attr is None else _checked_attr(edge_attr, given.num_entries)
+        else:
+            graph.adjacency = _merged(given.to_scipy(), weighted=weight is not None)
+            source, target = given.indices.numpy(), given.row_ids().numpy()
+            graph.edge_attr = _edge_attr(edge_attr, source, target, graph.adjacency)
         graph._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
         return graph
 
@@ -154,7 +166,7 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Data, *, task: check.Task | None = None, num_classes: int | None = None) -> Graph:
-        """From `torch_geometric.data.Data`: x, y, edge_index, edge_weight and the three masks.
+        """From `torch_geometric.data.Data`: x, y, edge_index, edge_weight, edge_attr and the masks.
 
         >>> from torch_geometric.data import Data
         >>> data = Data(torch.ones(2, 1), torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
@@ -207,6 +219,8 @@ class Graph:
         data.train_mask, data.val_mask, data.test_mask = (getattr(self, name) for name in MASKS)
         if self.edge_weight is not None:
             data.edge_weight = self.edge_weight
+        if self.edge_attr is not None:
+            data.edge_attr = self.edge_attr
         return data
 
     # -- a folder on disk ------------------------------------------------------------------------
@@ -220,6 +234,8 @@ class Graph:
         arrays |= {name: getattr(self, name) for name in ("x", "y", *MASKS)}
         if self.edge_weight is not None:
             arrays["edge_weight"] = self.edge_weight
+        if self.edge_attr is not None:
+            arrays["edge_attr"] = self.edge_attr
         about = {"task": self.task, "num_classes": self.num_classes}
         storage.save(Path(path), about, {name: array.numpy() for name, array in arrays.items()})
 
@@ -275,6 +291,12 @@ class Graph:
         return self.transposed is self.adjacency
 
     @cached_property
+    def numbered_edges(self) -> CSR:
+        """(nodes, nodes) the adjacency with the number of each edge, its place in `edge_attr`, as value."""
+        number = torch.arange(self.num_edges)
+        return CSR(self.adjacency.indptr, self.adjacency.indices, number, self.num_nodes)
+
+    @cached_property
     def neighbours(self) -> CSR:
         """(nodes, nodes), row i: the other nodes that send to i or receive from it."""
         if self.is_undirected:
@@ -312,6 +334,24 @@ def _weight(edge_weight: Any, num_edges: int) -> Tensor | None:
     if edge_weight is None:
         return None
     return check.edge_weight(check.tensor("edge_weight", edge_weight), num_edges)
+
+
+def _checked_attr(edge_attr: Any, num_edges: int) -> Tensor:
+    return check.edge_attr(check.tensor("edge_attr", edge_attr), num_edges)
+
+
+def _edge_attr(edge_attr: Any, source: NDArray[Any], target: NDArray[Any], adjacency: CSR) -> Tensor | None:
+    """The features of the edges, in the order of the adjacency that was made of them."""
+    if edge_attr is None:
+        return None
+    checked = _checked_attr(edge_attr, len(source))
+    order = np.lexsort((source, target))
+    if adjacency.num_entries < len(source):
+        source, target = source[order], target[order]
+        twice = int(((np.diff(source) == 0) & (np.diff(target) == 0)).argmax())
+        edge = f"{source[twice]} -> {target[twice]}"
+        raise GraphError(f"edge_attr: the edge {edge} is there twice; edges with features must not repeat")
+    return checked[torch.from_numpy(order)]
 
 
 def _tensor(name: str, array: Any) -> Tensor | None:

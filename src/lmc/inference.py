@@ -12,14 +12,13 @@ from lmc import validation as check
 from lmc.graph import Graph
 from lmc.nn.model import Model, NodeWise
 from lmc.nn.rows import Rows
-from lmc.normalization import normalize
 
 
 def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
     """(nodes, out) predictions in evaluation mode, rows in the graph's own order.
 
     At most two matrices of (nodes, width) are in memory at a time, besides the features; a model whose
-    layers read its input (GCNII) has a third.
+    layers read its input (GCNII) has a third, and one whose head jumps to every layer has them all.
 
     Args:
         graph: the graph; it may be another than the model was trained on, with as many features.
@@ -32,7 +31,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
     >>> torch.allclose(lmc.predict(graph, model), model(graph), atol=1e-6)
     True
     """
-    model.widths(graph.x)
+    model.widths(graph)
     rows_at_once = check.whole_number("rows_at_once", rows_at_once, 1)
     nodes = torch.arange(graph.num_nodes)
 
@@ -54,16 +53,19 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
         z = each(model.encoder, graph.x)
         nothing = z.new_empty(graph.num_nodes, 0)
         initial = by_rows(lambda part: model.initial(z[part])) if model.reads_initial else nothing
+        seen = []
         for layer in model.layers:
-            adjacency, message = normalize(graph, layer.aggregation), each(layer.message, z)
+            message = each(layer.message, z)
             z = nothing  # its memory, before there is the next
+            if model.jumps:
+                seen.append(message)
 
-            def updated(part: slice) -> Tensor:
-                received = adjacency.rows(part).times(message, message[:0])  # noqa: B023
-                return layer.update(received, message[part], initial[part])  # noqa: B023
+            def received(part: slice) -> Tensor:
+                rows = Rows(nodes[part], (0,), inside=False)
+                return layer.of_rows(graph, part, message, initial, rows)  # noqa: B023
 
-            z = by_rows(updated)
-        return each(model.head, z)
+            z = by_rows(received)
+        return each(model.head, model.seen(seen, z))
 
 
 @contextmanager

@@ -14,7 +14,10 @@ from lmc.errors import GraphError
 from lmc.graph import Graph
 from lmc.sparse import CSR, index_dtype
 
-Norm = Literal["gcn", "mean", "sum"]
+Norm = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+
+# What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
+_LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
 
 Kept = TypeVar("Kept")
 
@@ -27,7 +30,9 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     - `"gcn"`: D^-1/2 (A + I) D^-1/2, where a self-loop that is there already stands for that of I
       and D is the sum of a row of A + I;
     - `"mean"`: D^-1 A, with D the sum of a row of A;
-    - `"sum"`: A.
+    - `"sum"`: A;
+    - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
+    - `"plain mean"`, `"plain sum"`: as if every weight were one.
 
     A row or column whose sum is zero becomes zero.
 
@@ -67,20 +72,23 @@ def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> K
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency; see `normalize`."""
     check.one_of("norm", norm, Norm)
-    if norm == "gcn":
-        adjacency = _with_self_loops(adjacency)
+    if norm.startswith("plain"):
+        adjacency = CSR(adjacency.indptr, adjacency.indices, None, adjacency.num_cols)
+    if norm in _LOOPS:
+        adjacency = _with_self_loops(adjacency, _LOOPS[norm])
+    symmetric = norm.startswith("gcn")
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
-    if norm != "sum":
+    if not norm.endswith("sum"):
         degree = adjacency.row_sums()
         negative = degree < 0
         if bool(negative.any()):
             row = int(negative.nonzero()[0, 0])
             rule = f"norm={norm!r} needs sums of zero or more"
             raise GraphError(f"edge_weight: row {row} of the adjacency sums to {degree[row]}; {rule}")
-        power = degree.pow(-0.5 if norm == "gcn" else -1.0)
+        power = degree.pow(-0.5 if symmetric else -1.0)
         power[degree == 0] = 0.0
         factor = power[adjacency.row_ids()]
-        if norm == "gcn":
+        if symmetric:
             factor = factor * power[adjacency.indices]  # first, so that A stays exactly symmetric
         values = values * factor
     return CSR(adjacency.indptr, adjacency.indices, values.to(dtype), adjacency.num_cols)
@@ -90,8 +98,8 @@ def _ones_like(matrix: CSR) -> Tensor:
     return torch.ones(matrix.num_entries, dtype=torch.float64)
 
 
-def _with_self_loops(a: CSR) -> CSR:
-    """A with a diagonal entry 1 in every row that has none, columns kept in order."""
+def _with_self_loops(a: CSR, weight: float) -> CSR:
+    """A with a diagonal entry of this weight in every row that has none, columns kept in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)
     lacks = torch.ones(a.shape[0], dtype=index)
@@ -104,8 +112,9 @@ def _with_self_loops(a: CSR) -> CSR:
     entry += torch.where(a.indices > rows, lacks[rows], 0)
     indices = torch.repeat_interleave(torch.arange(a.shape[0], dtype=index), indptr.diff())
     indices[entry] = a.indices
-    if a.values is None:
+    if a.values is None and weight == 1:
         return CSR(indptr, indices, None, a.num_cols)
-    values = torch.ones(indices.numel(), dtype=a.values.dtype)
-    values[entry] = a.values
+    known = _ones_like(a) if a.values is None else a.values
+    values = torch.full((indices.numel(),), weight, dtype=known.dtype)
+    values[entry] = known
     return CSR(indptr, indices, values, a.num_cols)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Role = Literal["train", "val", "test"]
 MASKS = ("train_mask", "val_mask", "test_mask")
+OF_EDGES = ("edge_weight", "edge_attr")
 
 
 def union(graphs: Sequence[Data], roles: Sequence[Role] | None, names: Sequence[str]) -> dict[str, Any]:
@@ -29,13 +30,13 @@ def union(graphs: Sequence[Data], roles: Sequence[Role] | None, names: Sequence[
     for part in parts:
         part["edge_index"] = part["edge_index"] + start
         start += len(part["y"])
-    return {field: _joined(field, parts, names) for field in (*parts[0], "x", "edge_weight")}
+    return {field: _joined(field, parts, names) for field in (*parts[0], "x", *OF_EDGES)}
 
 
 def _fields(data: Data, name: str) -> dict[str, Tensor]:
     """The arrays of one graph, each of the length that its nodes or edges ask for."""
     found = {}
-    for field in ("edge_index", "y", "x", "edge_weight", *MASKS):
+    for field in ("edge_index", "y", "x", *OF_EDGES, *MASKS):
         value = getattr(data, field, None)
         if value is not None:
             found[field] = check.tensor(f"{name}{field}", value)
@@ -46,9 +47,9 @@ def _fields(data: Data, name: str) -> dict[str, Tensor]:
     found["edge_index"] = check.edge_index(f"{name}edge_index", found["edge_index"], nodes)
     edges = found["edge_index"].shape[1]
     for field, value in found.items():
-        length = edges if field == "edge_weight" else nodes
+        length = edges if field in OF_EDGES else nodes
         if field != "edge_index" and (value.ndim == 0 or len(value) != length):
-            rule = f"must be {length} long, one per {'edge' if field == 'edge_weight' else 'node'}"
+            rule = f"must be {length} long, one per {'edge' if field in OF_EDGES else 'node'}"
             raise GraphError(f"{name}{field} has shape {tuple(value.shape)}: {rule}")
     for field in MASKS:
         found.setdefault(field, torch.zeros(nodes, dtype=torch.bool))

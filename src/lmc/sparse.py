@@ -34,7 +34,7 @@ class CSR:
     Attributes:
         indptr: (rows + 1,) int32 or int64.
         indices: (entries,) of the same type.
-        values: (entries,) floating point, or None where every value is one.
+        values: (entries,) numbers, or None where every value is one.
         num_cols: the number of columns.
 
     >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), torch.tensor([1.0, 2.0, 3.0]), 3)
@@ -133,6 +133,8 @@ class CSR:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """(rows, width) of (columns, width); differentiable in the dense factor."""
+        if not (dense.requires_grad and torch.is_grad_enabled()):
+            return self.times(dense, dense[:0])
         return plain.spmm(self.indptr, self.indices, self.values, dense, dense[:0])
 
     def times(self, inside: Tensor, outside: Tensor) -> Tensor:

@@ -165,11 +165,12 @@ class Training:
             return repeat(self.estimator.whole)
 
         def remaining(first_epoch: int, first_step: int) -> Iterator[Batch]:
-            norm = self.model.layers[0].aggregation
             given = (self.graph, self.clusters, self.parts_per_batch, self.seed)
             for epoch in range(first_epoch, self.epochs):
                 start = first_step if epoch == first_epoch else 0
-                yield from islice(batches(*given, epoch, self.fixed, norm), start, None)
+                for batch in islice(batches(*given, epoch, self.fixed, norm=None), start, None):
+                    self.model.prepare(batch)
+                    yield batch
 
         coming = remaining(self.epoch, self.step)
         return prefetch(coming) if self.background else coming

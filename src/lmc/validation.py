@@ -165,6 +165,14 @@ def edge_weight(weight: Tensor, num_edges: int) -> Tensor:
     return finite("edge_weight", weight, "edge weights must be finite")
 
 
+def edge_attr(attributes: Tensor, num_edges: int) -> Tensor:
+    """(edges, columns) finite, as float64 where it is and as float32 otherwise; (edges,) is one column."""
+    columns = attributes[:, None] if attributes.ndim == 1 else attributes
+    right = columns.ndim == 2 and len(columns) == num_edges
+    _require_shape("edge_attr", attributes, right, f"must be ({num_edges}, columns), one row per edge")
+    return finite("edge_attr", columns, "edge features must be finite")
+
+
 def features(x: Tensor, num_nodes: int) -> Tensor:
     """(nodes, features) finite, as float64 where they are and as float32 otherwise."""
     right = x.ndim == 2 and x.shape[0] == num_nodes

@@ -20,7 +20,7 @@ from lmc.metrics import evaluate
 from lmc.normalization import normalize_transposed, propagated
 from lmc.sparse import CSR
 
-Architecture = Literal["gcn", "gcnii"]
+Architecture = Literal["gcn", "gcnii", "wrapped"]
 HIDDEN = 256
 
 
@@ -83,6 +83,8 @@ def _model(graph: lmc.Graph, architecture: Architecture) -> Any:
     sizes = (graph.num_features, HIDDEN, graph.num_classes)
     if architecture == "gcn":
         return lmc.GCN(*sizes, layers=3, dropout=0.5, norm="batch")
+    if architecture == "wrapped":
+        return lmc.from_pyg(_pyg_gcn(graph, normalize=True))
     return lmc.GCNII(*sizes, layers=4, dropout=0.5)
 
 
@@ -92,7 +94,7 @@ def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) 
     a = lmc.normalize(graph)
     values = torch.ones(a.num_entries) if a.values is None else a.values
     adjacency = torch.sparse_csr_tensor(a.indptr.long(), a.indices.long(), values, a.shape)
-    model = _pyg_gcn(graph) if architecture == "gcn" else _PyGGCNII(graph)
+    model = _pyg_gcn(graph, normalize=False) if architecture == "gcn" else _PyGGCNII(graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
 
     def epoch() -> None:
@@ -109,11 +111,11 @@ def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) 
     return Row(epoch, validate)
 
 
-def _pyg_gcn(graph: lmc.Graph) -> Any:
+def _pyg_gcn(graph: lmc.Graph, normalize: bool) -> Any:
     from torch_geometric.nn.models import GCN
 
     sizes = (graph.num_features, HIDDEN, 3, graph.num_classes)
-    return GCN(*sizes, dropout=0.5, norm="BatchNorm", normalize=False)
+    return GCN(*sizes, dropout=0.5, norm="BatchNorm", normalize=normalize)
 
 
 class _PyGGCNII(nn.Module):

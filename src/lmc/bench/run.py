@@ -24,6 +24,9 @@ QUICK: dict[str, Make] = {
     tables.PYG: rows.pyg,
     "full batch": partial(rows.own, estimator=lmc.FullBatch()),
     "LMC 80/40, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=40),
+    "LMC 80/40, alpha 0, PyG's GCN wrapped": partial(
+        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, architecture="wrapped"
+    ),
     tables.FLOOR: rows.products,
 }
 EPOCHS: dict[str, Make] = QUICK | {
@@ -54,6 +57,7 @@ ACCURACY: dict[str, tuple[Make, int]] = {  # and the epochs
     "LMC 1280/80, alpha 0, cosine": (partial(FINE, estimator=lmc.LMC(0)), 20),
     "LMC 1280/80, alpha 0.4, cosine": (partial(FINE, estimator=lmc.LMC(0.4)), 20),
     "GAS 1280/80, cosine": (partial(FINE, estimator=lmc.GAS()), 20),
+    "GraphFM 1280/80, cosine": (partial(FINE, estimator=lmc.GraphFM()), 20),
     "ClusterGCN 1280/80, cosine": (partial(FINE, estimator=lmc.ClusterGCN()), 20),
 }
 

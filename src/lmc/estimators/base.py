@@ -15,7 +15,8 @@ from lmc import validation as check
 from lmc.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import exact_values
-from lmc.estimators.layerwise import LayerPass, LayerwiseStep, Outside
+from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.layerwise import LayerwiseStep, Outside
 from lmc.graph import Graph
 from lmc.history import History
 from lmc.kernels.memory import keep_large_buffers
@@ -239,7 +240,7 @@ def boundary_widths(model: Model, graph: Graph) -> list[int]:
     if not isinstance(model, Model):
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, such as lmc.GCN")
     _check_parameters(model)
-    *widths, out = model.widths(graph.x)
+    *widths, out = model.widths(graph)
     if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
         raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
     return widths

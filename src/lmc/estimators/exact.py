@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from lmc.batch import Batch
-from lmc.estimators.layerwise import LayerPass, LayerwiseStep, NoHalo, Sides
+from lmc.estimators.layer_pass import LayerPass, Sides
+from lmc.estimators.layerwise import LayerwiseStep, NoHalo, pass_of
 from lmc.estimators.traced import NoGradients
 from lmc.losses import Loss
 from lmc.nn.model import Model
@@ -54,19 +55,25 @@ def exact_values(
     def layer_pass(place: int) -> LayerPass:
         before = encoded if place == 1 else embeddings[place - 2]
         z = Sides(before, nothing.reshape(0, before.shape[1]))
-        return LayerPass(model.layers[place - 1], whole, (*address, place), z, initial)
+        return pass_of(model.layers[place - 1], whole, (*address, place), z, initial)
 
     encoded, initial = step.encoder.value, Sides(step.initial.value, step.initial.value[:0])
     embeddings: list[Tensor] = []
+    seen: list[Tensor] = []
     for place in range(1, step.depth + 1):
-        embeddings.append(layer_pass(place).update.value)
+        at = layer_pass(place)
+        embeddings.append(at.update.value)
+        if model.jumps and place > 1:
+            seen.append(at.message.value)
 
     if not backward:
         return ExactValues(embeddings, [])
-    losses = step.losses(embeddings[-1])
-    auxiliaries = losses.pull(torch.ones_like(losses.value), *losses.inputs)
+    losses = step.losses(*seen, embeddings[-1])
+    *from_head, v = losses.pull(torch.ones_like(losses.value), *losses.inputs)
+    auxiliaries = [v]
     for place in range(step.depth, 1, -1):
         v = auxiliaries[0]
-        before, _ = layer_pass(place).pull(Sides(v, v[:0]), NoGradients())
+        direct = from_head.pop() if from_head else None
+        before, _ = layer_pass(place).pull(Sides(v, v[:0]), NoGradients(), direct)
         auxiliaries.insert(0, before)
     return ExactValues(embeddings, auxiliaries)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lmc.errors import ArgumentError
 from lmc.estimators.base import HistoryEstimator, Precision
-from lmc.estimators.layerwise import LayerPass
+from lmc.estimators.layer_pass import LayerPass
 
 
 @dataclass

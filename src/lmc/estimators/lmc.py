@@ -12,7 +12,8 @@ from lmc import validation as check
 from lmc.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.base import HistoryEstimator, Precision
-from lmc.estimators.layerwise import LayerPass, Outside
+from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.layerwise import Outside
 
 Score = Literal["x^2", "2x-x^2", "x", "1", "sin"]
 

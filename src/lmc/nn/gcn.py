@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from lmc.errors import ArgumentError
-from lmc.nn.model import Identity, Layer, Model, NodeWise
+from lmc.nn.model import Identity, Layer, LinearLayer, Model, NodeWise
 from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
 
 
-class GCNLayer(Layer):
+class GCNLayer(LinearLayer):
     """z = (A h) W + b, plus h with `residual` where the widths agree; h is the message."""
 
     def __init__(self, in_features: int, out_features: int, message: NodeWise, residual: bool) -> None:
@@ -70,16 +70,16 @@ class GCN(Model):
         if linear_in:
             width, *widths = widths
             encoder = Chain(Dropout(input_dropout), Linear(in_features, width))
-            first = Activation(width, "none", dropout)
+            first = Activation.of_width(width, "none", dropout)
         ends = widths if linear_out else [*widths, out_features]
         convolutions: list[Layer] = []
         for place, end in enumerate(ends):
-            message = first if place == 0 else Activation(width, norm, dropout)
+            message = first if place == 0 else Activation.of_width(width, norm, dropout)
             convolutions.append(GCNLayer(width, end, message, residual))
             width = end
         head: NodeWise = Identity()
         if linear_out:
-            head = Chain(Activation(width, norm, dropout), Linear(width, out_features))
+            head = Chain(Activation.of_width(width, norm, dropout), Linear(width, out_features))
         super().__init__(encoder, convolutions, head)
 
 

@@ -7,11 +7,11 @@ import math
 from torch import Tensor
 
 from lmc.errors import ArgumentError
-from lmc.nn.model import Layer, Model, NodeWise
+from lmc.nn.model import Layer, LinearLayer, Model, NodeWise
 from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
 
 
-class GCNIILayer(Layer):
+class GCNIILayer(LinearLayer):
     """z = p M + q N, with p = (1 - alpha) A h, q = alpha h⁰ and M, N = (1 - b) I + b W.
 
     M and N share their W, or have one each. With `residual`, h is added.
@@ -84,14 +84,14 @@ class GCNII(Model):
         norm = norm or "none"
         convolutions: list[Layer] = []
         for place in range(1, layers + 1):
-            message = Activation(hidden, norm if place > 1 else "none", dropout)
+            message = Activation.of_width(hidden, norm if place > 1 else "none", dropout)
             strength = math.log(theta / place + 1)
             layer = GCNIILayer(hidden, message, alpha, strength, shared_weights, residual)
             convolutions.append(layer)
         super().__init__(
             Chain(Dropout(input_dropout), Linear(in_features, hidden)),
             convolutions,
-            Chain(Activation(hidden, norm, dropout), Linear(hidden, out_features)),
+            Chain(Activation.of_width(hidden, norm, dropout), Linear(hidden, out_features)),
         )
 
     def initial(self, encoded: Tensor) -> Tensor:

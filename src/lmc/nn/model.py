@@ -5,15 +5,18 @@
     prediction = head(zᴸ)                                       node by node
 
 The values zˡ between layers are the *boundary*, where histories live. They are the aggregation's output
-before the non-linearity, which is the first thing that the next layer's `message` applies. `message` and
-`update` work node by node, and `update` is affine in the aggregated messages, with the same matrix for
-every node. So the derivative that a node sends to a neighbour needs nothing of the neighbour's own sum.
+before the non-linearity, which is the first thing that the next layer's `message` applies.
+
+The second line is that of a `LinearLayer`. There `message` and `update` work node by node, and `update` is
+affine in the aggregated messages, with the same matrix for every node. So the derivative that a node sends
+to a neighbour needs nothing of the neighbour's own sum. Other layers, such as attention, are in
+`convolution.py`. A head that `jumps` reads every layer: message(z¹), .., message(zᴸ⁻¹) and zᴸ, side by side.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,6 +28,7 @@ from lmc.nn.rows import Rows
 from lmc.normalization import Norm, normalize
 
 if TYPE_CHECKING:
+    from lmc.batch import Batch
     from lmc.graph import Graph
 
 
@@ -52,19 +56,58 @@ class Identity(NodeWise):
 
 
 class Layer(nn.Module, ABC):
-    """One round of message passing with a linear aggregation.
+    """One round of message passing.
 
     Attributes:
         message: from the boundary before to what is sent: norm, non-linearity, dropout.
-        aggregation: the normalisation of the adjacency.
-        out_features: the width of the boundary behind.
-        reads_own: whether `update` reads the node's own message; if not, it may be given none.
     """
 
     message: NodeWise
+
+    @abstractmethod
+    def prepare(self, batch: Batch) -> None:
+        """Build what the layer will read of a batch, ahead of its step."""
+
+    @abstractmethod
+    def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+        """(part, out) the boundary behind, of consecutive nodes; differentiable.
+
+        Args:
+            graph: where.
+            part: the nodes.
+            message: (nodes, in) what all nodes send.
+            initial: (nodes, any width) what every layer reads of the model's input.
+            rows: the part, and the address of its randomness.
+        """
+
+    @abstractmethod
+    def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
+        """(1, out) of a node that is its only neighbour."""
+
+
+class LinearLayer(Layer):
+    """One round of message passing with a linear aggregation.
+
+    Attributes:
+        aggregation: the normalisation of the adjacency.
+        reads_own: whether `update` reads the node's own message; if not, it may be given none.
+    """
+
     aggregation: Norm = "gcn"
-    out_features: int
     reads_own: bool = True
+
+    def prepare(self, batch: Batch) -> None:
+        """Build the block of its aggregation."""
+        batch.block(self.aggregation)
+
+    def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+        """(part, out) the boundary behind, of consecutive nodes; differentiable."""
+        received = normalize(graph, self.aggregation).rows(part) @ message
+        return self.update(received, message[part], initial[part])
+
+    def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
+        """(1, out) of a node that is its only neighbour."""
+        return self.update(message, message, initial)
 
     @abstractmethod
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
@@ -92,9 +135,11 @@ class Model(nn.Module):
 
     Attributes:
         reads_initial: whether layers read `initial`; if not, it may be computed from nothing.
+        jumps: whether the head reads the messages of every layer beside the last boundary.
     """
 
     reads_initial: bool = False
+    jumps: bool = False
 
     def __init__(self, encoder: NodeWise, layers: list[Layer], head: NodeWise) -> None:
         super().__init__()
@@ -106,27 +151,38 @@ class Model(nn.Module):
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""
         return encoded[:, :0]
 
-    def widths(self, x: Tensor) -> list[int]:
-        """The widths of every boundary and of a prediction, found by sending one row of x through.
+    def prepare(self, batch: Batch) -> None:
+        """Build what the layers will read of a batch, ahead of its step."""
+        for layer in self.layers:
+            layer.prepare(batch)
+
+    def widths(self, graph: Graph) -> list[int]:
+        """The widths of every boundary and of a prediction, found by sending one node through alone.
 
         >>> import lmc
-        >>> lmc.GCN(64, 32, 10, layers=3).widths(torch.zeros(1, 64))
+        >>> graph = lmc.synthetic(nodes=100, features=64)
+        >>> lmc.GCN(64, 32, 10, layers=3).widths(graph)
         [32, 32, 10, 10]
         """
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
-        widths = []
+        widths, seen = [], []
         try:
             with torch.no_grad():
-                z = self.encoder(x[:1], rows)
+                z = self.encoder(graph.x[:1], rows)
                 initial = self.initial(z)
                 for layer in self.layers:
                     message = layer.message(z, rows)
-                    z = layer.update(message, message, initial)
+                    seen.append(message)
+                    z = layer.of_one(graph, message, initial)
                     widths.append(z.shape[1])
-                return [*widths, self.head(z, rows).shape[1]]
-        except RuntimeError as error:
-            features = f"{x.shape[1]} features of {x.dtype}"
+                return [*widths, self.head(self.seen(seen, z), rows).shape[1]]
+        except (RuntimeError, AssertionError, IndexError) as error:
+            features = f"{graph.num_features} features of {graph.x.dtype}"
             raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
+
+    def seen(self, messages: Sequence[Tensor], last: Tensor) -> Tensor:
+        """(rows, width) what the head reads, of the messages into each layer and the last boundary."""
+        return torch.cat([*messages[1:], last], dim=1) if self.jumps else last
 
     def forward(self, graph: Graph) -> Tensor:
         """(nodes, out) predictions for the whole graph in one piece, differentiable by autograd.
@@ -142,10 +198,11 @@ class Model(nn.Module):
         nodes = torch.arange(graph.num_nodes)
         seed = int(torch.randint(1 << 62, ())) if self.training else 0
         z = self.encoder(graph.x, Rows(nodes, (seed, 0, 0)))
-        initial = self.initial(z)
+        initial, messages = self.initial(z), []
         for place, layer in enumerate(self.layers, start=1):
-            message = layer.message(z, Rows(nodes, (seed, 0, place)))
-            aggregated = normalize(graph, layer.aggregation) @ message
-            z = layer.update(aggregated, message, initial)
-        prediction: Tensor = self.head(z, Rows(nodes, (seed, 0, len(self.layers) + 1)))
+            rows = Rows(nodes, (seed, 0, place))
+            messages.append(layer.message(z, rows))
+            z = layer.of_rows(graph, slice(None), messages[-1], initial, rows)
+        rows = Rows(nodes, (seed, 0, len(self.layers) + 1))
+        prediction: Tensor = self.head(self.seen(messages, z), rows)
         return prediction

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import numpy as np
@@ -15,24 +15,35 @@ from lmc import kernels
 from lmc import validation as check
 from lmc.errors import ArgumentError
 from lmc.nn.model import NodeWise
+from lmc.nn.modes import as_rows, drops, paused
 from lmc.nn.rows import Rows
 
 NormKind = Literal["none", "batch", "layer"]
 
 
 class Dropout(NodeWise):
-    """Dropout with masks that are a hash of (seed, step, place, node, column)."""
+    """Dropout with masks that are a hash of (seed, step, place, node, column).
 
-    def __init__(self, p: float) -> None:
+    Args:
+        of: the probability to be dropped; or a module whose probability and mode this one shares.
+    """
+
+    def __init__(self, of: float | nn.Dropout) -> None:
         super().__init__()
+        p = of.p if isinstance(of, nn.Dropout) else of
         if not 0 <= p < 1:
             raise ArgumentError(f"dropout={p}: must be in [0, 1)")
-        self.p = p
+        self.of = of if isinstance(of, nn.Dropout) else nn.Dropout(p)
+
+    @property
+    def p(self) -> float:
+        """The probability to be dropped."""
+        return self.of.p
 
     @property
     def active(self) -> bool:
         """Whether anything is dropped at all."""
-        return self.training and self.p > 0
+        return self.of.training and self.p > 0
 
     @property
     def is_identity(self) -> bool:
@@ -46,17 +57,9 @@ class Dropout(NodeWise):
         return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p) * kernels.plain.gain(self.p)
 
 
-@contextmanager
-def without_dropout(model: nn.Module) -> Iterator[None]:
+def without_dropout(model: nn.Module) -> AbstractContextManager[None]:
     """A pass in this context drops nothing."""
-    active = [module for module in model.modules() if isinstance(module, Dropout) and module.training]
-    for module in active:
-        module.eval()
-    try:
-        yield
-    finally:
-        for module in active:
-            module.train()
+    return paused(model, drops)
 
 
 class Activation(NodeWise):
@@ -68,12 +71,17 @@ class Activation(NodeWise):
     single row has no variance; the running statistics serve it too.
     """
 
-    def __init__(self, width: int, norm: NormKind, dropout: float) -> None:
+    def __init__(self, norm: nn.Module, dropout: float | nn.Dropout) -> None:
         super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    @classmethod
+    def of_width(cls, width: int, norm: NormKind, dropout: float) -> Activation:
+        """With a new norm, of a kind known by name."""
         check.one_of("norm", norm, NormKind)
         kinds = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
-        self.norm = kinds[norm](width)
-        self.dropout = Dropout(dropout)
+        return cls(kinds[norm](width), dropout)
 
     def forward(self, z: Tensor, rows: Rows) -> Tensor:
         """(rows, width) to (rows, width)."""
@@ -81,7 +89,7 @@ class Activation(NodeWise):
         if not isinstance(self.norm, nn.BatchNorm1d):
             one, zero = z.new_ones(z.shape[1]), z.new_zeros(z.shape[1])
             return _activate(self.norm(z), one, zero, zero, one, keys, p, False)
-        own = self.training and rows.inside and len(z) > 1
+        own = self.norm.training and rows.inside and len(z) > 1
         mean, variance = self._statistics(z.detach(), own)
         deviation = (variance + self.norm.eps).rsqrt()
         return _activate(z, self.norm.weight, self.norm.bias, mean, deviation, keys, p, own)
@@ -160,6 +168,20 @@ class Chain(NodeWise):
         for part in self.parts:
             z = part(z, rows)
         return z
+
+
+class Modules(NodeWise):
+    """Modules of anybody's making that work node by node, one after the other."""
+
+    def __init__(self, *modules: nn.Module) -> None:
+        super().__init__()
+        self.chain = nn.Sequential(*modules)
+
+    def forward(self, z: Tensor, rows: Rows) -> Tensor:
+        """(rows, in) to (rows, out)."""
+        with as_rows(self.chain, rows, len(z)):
+            out: Tensor = self.chain(z)
+            return out
 
 
 class Linear(nn.Linear, NodeWise):

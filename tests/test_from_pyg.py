@@ -1,0 +1,416 @@
+"""Models of PyG, wrapped: the same function, the same gradients, the same parameters."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.nn import GATConv, GCN2Conv, GCNConv, GraphConv, SAGEConv, models
+
+import lmc
+from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
+from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, make
+
+CASES = [(kind, options) for kind in EVERY for options in OPTIONS] + [(kind, None) for kind in PARTICULAR]
+
+
+def graph_with(kind="directed weighted", columns=2):
+    """With features of the edges, too."""
+    data = graph_of(kind).to_pyg()
+    generator = torch.Generator().manual_seed(1)
+    data.edge_attr = torch.randn(data.num_edges, columns, generator=generator, dtype=torch.float64)
+    return lmc.Graph.from_pyg(data, num_classes=3)
+
+
+def by_pyg(model, graph):
+    """PyG's own forward on the whole graph."""
+    data, given = graph.to_pyg(), {}
+    if model.supports_edge_weight:
+        weight = data.get("edge_weight")  # how often edges repeat is kept in float32
+        given["edge_weight"] = None if weight is None else weight.to(data.x.dtype)
+    if model.supports_edge_attr and getattr(model.convs[0], "edge_dim", None) is not None:
+        given["edge_attr"] = data.edge_attr
+    return model(data.x, data.edge_index, **given)
+
+
+def pyg_gradient(model, graph):
+    model.zero_grad()
+    out, labelled = by_pyg(model, graph), graph.train_mask
+    cross_entropy(out[labelled], graph.y[labelled].clamp(max=out.shape[1] - 1)).backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return found
+
+
+def own_gradient(model, estimator, batch):
+    model.zero_grad()
+    estimator.backward(batch)
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return found
+
+
+# -- the same function ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_one_batch_of_all_nodes_has_the_gradient_of_pyg(kind, options):
+    graph = graph_with()
+    model = make(kind, **OPTIONS.get(options, {}))
+    statistics = copy.deepcopy(model)
+    expected = pyg_gradient(statistics, graph)
+    wrapped = lmc.from_pyg(model)
+    for estimator in (lmc.FullBatch(), lmc.LMC(0.4)):
+        before = copy.deepcopy(model.state_dict())
+        estimator.bind(wrapped, graph)
+        found = own_gradient(model, estimator, graph.batch(range(graph.num_nodes)))
+        assert max(distance(found, expected).values()) < 1e-6
+        for name, value in statistics.named_buffers():  # running statistics moved as PyG moves them
+            assert torch.allclose(dict(model.named_buffers())[name], value, rtol=1e-9), name
+        model.load_state_dict(before)
+
+
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_predictions_are_those_of_pyg(kind, options):
+    graph = graph_with()
+    model = make(kind, **OPTIONS.get(options, {})).eval()
+    with torch.no_grad():
+        expected = by_pyg(model, graph)
+    for rows in (7, 1 << 15):
+        found = lmc.predict(graph, lmc.from_pyg(model), rows_at_once=rows)
+        assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gcn_normalisation_is_that_of_the_whole_graph(kind):
+    """In a small batch too: a row with exact neighbours is the row of the full pass."""
+    graph, model = graph_of(kind), make("GCN")
+    estimator = bound(lmc.BackwardSGD(), lmc.from_pyg(model), graph)
+    expected = pyg_gradient(model, graph)
+    mean = {name: torch.zeros_like(g) for name, g in expected.items()}
+    for start in range(0, 36, 6):
+        for name, g in own_gradient(
+            model, estimator, graph.batch(range(start, start + 6), scale=6.0)
+        ).items():
+            mean[name] += g / 6
+    assert max(distance(mean, expected).values()) < 1e-9
+
+
+# -- estimates --------------------------------------------------------------------------------------
+
+
+JUMPS = {"plain": {}, "jk cat": {"jk": "cat", "num_layers": 3}, "jk max": {"jk": "max", "num_layers": 3}}
+
+
+@pytest.mark.parametrize("graph_kind", ["undirected", "directed weighted"])
+@pytest.mark.parametrize("jump", JUMPS)
+@pytest.mark.parametrize("kind", [*LINEAR, "SAGE of unit length", "GIN eps"])
+def test_settled_lmc_averages_to_the_gradient_where_aggregation_is_linear(kind, jump, graph_kind):
+    if kind in PARTICULAR and jump != "plain":
+        pytest.skip("its options are its own")
+    graph, model = graph_of(graph_kind), lmc.from_pyg(make(kind, **JUMPS[jump]))
+    _, expected = full_gradient(model, graph)
+    found = settled(bound(lmc.LMC(alpha=0), model, graph), graph)
+    assert max(distance(found, expected).values()) < 1e-8
+    _, biased = gradient(bound(lmc.GAS(), model, graph), graph.batch(range(9), scale=4.0))
+    assert max(distance(biased, expected).values()) > 1e-3
+
+
+def test_linear_convolutions_of_anybody_are_exact_too():
+    """GraphConv has no path of its own: halo rows go through the convolution itself."""
+    layers = [
+        GraphConv(5, 6),
+        nn.Sequential(nn.Tanh(), GraphConv(6, 6)),
+        nn.Sequential(nn.Tanh(), GraphConv(6, 3)),
+    ]
+    graph, model = graph_of("directed weighted"), lmc.GNN(layers).double()
+    _, expected = full_gradient(model, graph)
+    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_error_of_the_mean_gradient(kind):
+    """The table of docs/models.md; `pytest -rP -k error_of_the_mean` prints it."""
+    graph, errors = graph_of("undirected"), {}
+    for name, estimator in {"LMC": lmc.LMC(alpha=0), "LMC 0.4": lmc.LMC(), "GAS": lmc.GAS()}.items():
+        model = lmc.from_pyg(make(kind, num_layers=3))
+        _, full = full_gradient(model, graph)
+        mean = settled(bound(estimator, model, graph), graph)
+        flat = [torch.cat([g[n].flatten() for n in full]) for g in (mean, full)]
+        errors[name] = float((flat[0] - flat[1]).norm() / flat[1].norm())
+    print(kind, {name: f"{error:.1e}" for name, error in errors.items()})
+    assert errors["LMC"] < (1e-8 if kind in LINEAR else errors["GAS"])
+
+
+@pytest.mark.parametrize("kind", [*OTHER, "GAT of edges", "PNA of edges, towers", "SAGE project"])
+def test_the_papers_formula_by_pyg_on_a_square_graph(kind):
+    """Equations (7), (8), (11) at alpha = 0, by autograd through PyG's own calls on batch and halo."""
+    graph, model = graph_with("directed"), make(kind)
+    wrapped = lmc.from_pyg(model)
+    estimator = bound(lmc.LMC(alpha=0), wrapped, graph)
+    for start in (0, 12, 24):
+        estimator.backward(graph.batch(range(start, start + 12)))
+    batch = graph.batch(range(4, 16), scale=3.0)
+    z1, v1 = estimator.embeddings[1].values.clone(), estimator.auxiliaries[1].values.clone()
+    z2 = estimator.embeddings[2].values.clone()
+    found = own_gradient(model, estimator, batch)
+
+    members, inside = batch.members, batch.num_nodes
+    place = torch.empty(graph.num_nodes, dtype=torch.long).scatter_(0, members, torch.arange(len(members)))
+    whole = graph.to_pyg()
+    reach = torch.isin(whole.edge_index, members).all(0)
+    index, attr = place[whole.edge_index[:, reach]], whole.edge_attr[reach]
+
+    def conv(layer, x, targets_inside, live):
+        to = index[1] < inside if targets_inside else index[1] >= inside
+        module = model.convs[layer]
+        parameters = {n: p if live else p.detach() for n, p in module.named_parameters()}
+        given = {"edge_attr": attr[to]} if getattr(module, "edge_dim", None) is not None else {}
+        out = torch.func.functional_call(module, parameters, (x, index[:, to]), given)
+        return out[:inside] if targets_inside else out[inside:]
+
+    count = int(graph.train_mask.sum())
+    labelled, y = graph.train_mask[members], graph.y[members]
+    x = graph.x[members]
+    first = conv(0, x, True, live=True)
+    boundary = first.detach().requires_grad_()
+    h = torch.cat([boundary, z1[batch.halo]]).relu()
+    second = conv(1, h, True, live=True)
+    own = cross_entropy(second[labelled[:inside]], y[:inside][labelled[:inside]], reduction="sum")
+    last = z2[batch.halo].requires_grad_()
+    others = labelled[inside:]
+    halo_losses = cross_entropy(last[others], y[inside:][others], reduction="sum")
+    (v2,) = torch.autograd.grad(halo_losses, last)
+    carried = own + (v2 * conv(1, h, False, live=False)).sum()
+    own.backward(retain_graph=True)  # eq. (7) of the last layer
+    boundary.grad = None
+    (v,) = torch.autograd.grad(carried, boundary)  # eq. (11)
+    first.backward(v)  # eq. (7) of the first
+    expected = {n: 3.0 / count * p.grad for n, p in model.named_parameters() if p.grad is not None}
+    assert v1.abs().sum() > 0
+    assert max(distance(found, expected).values()) < 1e-9
+
+
+# -- the same parameters ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_training_trains_the_model_that_was_given(kind, tmp_path):
+    graph = graph_with("undirected")
+    model = make(kind, norm="BatchNorm", dropout=0.3)
+    before = copy.deepcopy(model.state_dict())
+    wrapped = lmc.from_pyg(model)
+    assert {id(p) for p in wrapped.parameters()} == {id(p) for p in model.parameters()}
+    options = {"parts": 4, "parts_per_batch": 2, "epochs": 2, "partition": "random"}
+    lmc.fit(graph, wrapped, lmc.LMC(), out=tmp_path / "run", **options)
+    after = model.state_dict()
+    assert list(after) == list(before)
+    assert not any(torch.equal(after[n], before[n]) for n in after if n.endswith(("weight", "running_mean")))
+    torch.save(after, tmp_path / "weights.pt")
+    again = make(kind, norm="BatchNorm", dropout=0.3, seed=5)
+    again.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    with torch.no_grad():
+        expected = by_pyg(again.eval(), graph)
+        assert torch.allclose(by_pyg(model.eval(), graph), expected)
+    assert torch.allclose(lmc.predict(graph, wrapped), expected, rtol=1e-9, atol=1e-12)
+
+    same = make(kind, norm="BatchNorm", dropout=0.3)
+    lmc.fit(graph, lmc.from_pyg(same), lmc.LMC(), background=False, **options)
+    assert all(torch.equal(value, after[name]) for name, value in same.state_dict().items())
+
+
+def test_modes_and_types_are_shared():
+    model = make("GCN", norm="BatchNorm", dropout=0.5)
+    wrapped = lmc.from_pyg(model)
+    graph = graph_of("undirected")
+    everything = graph.batch(range(36))
+    estimator = bound(lmc.FullBatch(), wrapped, graph)
+    model.eval()
+    evaluated = own_gradient(model, estimator, everything)
+    expected = pyg_gradient(model, graph)
+    assert max(distance(evaluated, expected).values()) < 1e-9
+    wrapped.train()
+    assert model.convs[0].training
+    assert max(distance(own_gradient(model, estimator, everything), expected).values()) > 1e-3
+    wrapped.float()
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    assert model.norms[0].module.running_mean.dtype == torch.float32
+
+
+def test_halo_rows_leave_a_norm_inside_a_convolution_alone():
+    graph, model = graph_of("undirected"), make("EdgeCNN", norm="BatchNorm")
+    norm = model.convs[1].nn.norms[0].module
+    estimator = bound(lmc.LMC(alpha=0.5), lmc.from_pyg(model), graph)
+    estimator.backward(graph.batch(range(12)))
+    assert int(norm.num_batches_tracked) == 1
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GAS, lmc.GraphFM, lmc.ClusterGCN])
+def test_batches_without_a_message(kind, estimator):
+    """Two isolated nodes, one of them, and one node with all its neighbours outside."""
+    graph, model = graph_of("undirected"), make(kind, norm="BatchNorm")
+    bound_to = bound(estimator(), lmc.from_pyg(model), graph)
+    for nodes in ([34, 35], [35], [0]):
+        assert all(g.isfinite().all() for g in own_gradient(model, bound_to, graph.batch(nodes)).values())
+
+
+# -- by hand ----------------------------------------------------------------------------------------
+
+
+def test_gcnii_of_pyg_layers_equals_the_built_in():
+    graph = graph_of("undirected weighted")
+    own = lmc.GCNII(5, 6, 3, layers=3).double()
+    convs = [GCN2Conv(6, 0.1, 0.5, layer).double() for layer in (1, 2, 3)]
+    with torch.no_grad():
+        for conv, layer in zip(convs, own.layers, strict=True):
+            conv.weight1.copy_(layer.linear.weight.T)
+    encoder = nn.Sequential(own.encoder.parts[1], nn.ReLU())
+    head = nn.Sequential(nn.ReLU(), own.head.parts[1])
+    layers = [convs[0], nn.Sequential(nn.ReLU(), convs[1]), nn.Sequential(nn.ReLU(), convs[2])]
+    model = lmc.GNN(layers, encoder, head)
+    assert torch.allclose(lmc.predict(graph, model), lmc.predict(graph, own), rtol=1e-9)
+    _, expected = full_gradient(model, graph)
+    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
+
+
+class Doubling(nn.Module):
+    """A convolution that is none of PyG's."""
+
+    def __init__(self, width, out):
+        super().__init__()
+        self.linear = nn.Linear(width, out)
+
+    def forward(self, x, edge_index):
+        source, target = x
+        received = target.new_zeros(target.shape).index_add(0, edge_index[1], source[edge_index[0]])
+        return self.linear(received + 2 * target)
+
+
+def test_a_convolution_of_ones_own():
+    graph, model = graph_of("undirected"), lmc.GNN([Doubling(5, 6), nn.Sequential(nn.ReLU(), Doubling(6, 3))])
+    model = model.double()
+    _, expected = full_gradient(model, graph)
+    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
+
+
+# -- what cannot work -------------------------------------------------------------------------------
+
+
+class Own(models.GCN):
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index).mean(0)
+
+
+class Pool(nn.Module):
+    def forward(self, x):
+        return x.mean(0, keepdim=True)
+
+
+class Centred(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+class Square(nn.Module):
+    """Takes one matrix only."""
+
+    def forward(self, x, edge_index):
+        return x.relu()
+
+
+REFUSED = {
+    "norm over the graph": (
+        lambda: lmc.from_pyg(make("GCN", norm="GraphNorm")),
+        "layers[1], before the convolution: GraphNorm mixes nodes: a row changes with the other rows",
+    ),
+    "layer norm over the graph": (
+        lambda: lmc.from_pyg(make("GAT", norm="LayerNorm")),
+        "layers[1], before the convolution: LayerNorm mixes nodes",
+    ),
+    "pooling": (
+        lambda: lmc.GNN([SAGEConv(5, 6)], head=nn.Sequential(nn.ReLU(), Pool())),
+        "head: Pool gives 1 rows for 10 nodes: it pools over the graph",
+    ),
+    "mixing": (
+        lambda: lmc.GNN([SAGEConv(5, 6), nn.Sequential(Centred(), SAGEConv(6, 6))]),
+        "layers[1], before the convolution: Centred mixes nodes",
+    ),
+    "no bipartite form": (
+        lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), Square())]),
+        "layers[0] (Square): has no bipartite form, conv((x_source, x_target), edge_index)",
+    ),
+    "a GCNConv that takes the maximum": (
+        lambda: lmc.from_pyg(models.GCN(5, 6, 2, 3, aggr="max")),
+        "layers[0] (GCNConv): has no bipartite form",
+    ),
+    "an LSTM over neighbours, which pads them to the longest list": (
+        lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
+        "layers[0] (SAGEConv): mixes nodes: a row changes with nodes that send it nothing",
+    ),
+    "no convolution": (lambda: lmc.GNN([nn.Linear(5, 6)]), "layers[0] (Linear): takes no edge_index"),
+    "two convolutions": (
+        lambda: lmc.GNN([nn.Sequential(SAGEConv(5, 6), SAGEConv(6, 6))]),
+        "layers[0]: SAGEConv, SAGEConv: must have one convolution, not 2",
+    ),
+    "no layers": (lambda: lmc.GNN([]), "layers=[]"),
+    "another direction": (
+        lambda: lmc.GNN([GCNConv(5, 6, flow="target_to_source")]),
+        "layers[0] (GCNConv): flow='target_to_source'",
+    ),
+    "kept edges": (
+        lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), _cached())]),
+        "layers[0] (GATConv): cached=True would keep the edges",
+    ),
+    "no shape yet": (lambda: lmc.GNN([SAGEConv(-1, 6)]), "has no shape yet; run the model once"),
+    "a forward of its own": (lambda: lmc.from_pyg(Own(5, 6, 2, 3)), "model: Own has a forward of its own"),
+    "another model": (
+        lambda: lmc.from_pyg(nn.Linear(5, 6)),
+        "model: Linear is none of torch_geometric's GCN, GraphSAGE, GIN, GAT, PNA, EdgeCNN; lmc.GNN",
+    ),
+    "jumps of other widths": (
+        lambda: lmc.GNN([SAGEConv(5, 6), SAGEConv(6, 7)], jump=nn.Identity()),
+        "jump: reads 2 layers of one width; found 13 in all",
+    ),
+}
+
+
+def _cached():
+    conv = GATConv(6, 6)
+    conv.cached = True
+    return conv
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_work_is_refused_at_the_door(case):
+    made, message = REFUSED[case]
+    with pytest.raises(lmc.ArgumentError) as error:
+        made()
+    assert str(error.value).startswith(message) or message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_tells_no_width_is_refused_when_there_is_a_graph():
+    model = lmc.GNN([nn.Sequential(Centred(), nn.ReLU(), Square())])
+    with pytest.raises(lmc.ArgumentError, match="Centred mixes nodes"):
+        lmc.LMC().bind(model, graph_of("undirected"))
+
+
+# -- real data --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_cora_by_small_batches_is_as_accurate_as_by_full_ones(kind, real):
+    graph = real("cora")
+
+    def accuracy(estimator, **options):
+        torch.manual_seed(0)
+        model = make(kind, graph.num_features, 16, graph.num_classes, dropout=0.5).float()
+        lmc.fit(graph, lmc.from_pyg(model), estimator, weight_decay=5e-4, **options)
+        return float(
+            (lmc.predict(graph, lmc.from_pyg(model)).argmax(1) == graph.y)[graph.test_mask].float().mean()
+        )
+
+    full = accuracy(lmc.FullBatch(), epochs=40)
+    assert accuracy(lmc.LMC(), parts=20, parts_per_batch=5, epochs=15) > full - 0.02

@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export LMC_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test bench bench-quick format clean
+.PHONY: demo test test-long bench bench-quick format clean
 
 demo: $(INSTALLED)
 	$(BIN)/lmc demo
@@ -17,7 +17,11 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m "not long"
+
+# What takes minutes: figure 3 on arxiv, training of every kind of model, kills of every method.
+test-long: $(INSTALLED)
+	$(BIN)/pytest -n 2 --dist worksteal -m long
 
 # On a quiet machine only: nothing else may run beside it.
 bench: $(INSTALLED)

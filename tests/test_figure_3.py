@@ -1,11 +1,13 @@
 """The paper's figure 3 on the real graph."""
 
+import pytest
 import torch
 
 import lmc
 from estimating import bound
 
 
+@pytest.mark.long
 def test_errors_on_arxiv_are_ordered_as_in_figure_3(real):
     """After a few epochs at a small batch, 5 of 80 clusters: LMC < GAS < Cluster-GCN.
 

@@ -19,7 +19,7 @@ test: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long"
 
-# What takes minutes: figure 3 on arxiv, training of every kind of model, kills of every method.
+# What takes minutes: figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.
 test-long: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m long
 

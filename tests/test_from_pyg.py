@@ -7,10 +7,20 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import GATConv, GCN2Conv, GCNConv, GraphConv, SAGEConv, models
+from torch_geometric.nn import (
+    GATConv,
+    GCN2Conv,
+    GCNConv,
+    GraphConv,
+    JumpingKnowledge,
+    NNConv,
+    SAGEConv,
+    models,
+)
 
 import lmc
 from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
+from lmc.optimizers import parameter_groups
 from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, make
 
 CASES = [(kind, options) for kind in EVERY for options in OPTIONS] + [(kind, None) for kind in PARTICULAR]
@@ -232,6 +242,7 @@ def test_modes_and_types_are_shared():
     expected = pyg_gradient(model, graph)
     assert max(distance(evaluated, expected).values()) < 1e-9
     wrapped.train()
+    assert model.training
     assert model.convs[0].training
     assert max(distance(own_gradient(model, estimator, everything), expected).values()) > 1e-3
     wrapped.float()
@@ -296,6 +307,54 @@ def test_a_convolution_of_ones_own():
     assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
 
 
+def test_jumps_of_several_widths_and_modules_that_work_in_place():
+    graph = graph_of("undirected")
+    first, second = SAGEConv(5, 4).double(), SAGEConv(4, 8).double()
+    head = nn.Linear(12, 3).double()
+    layers = [first, nn.Sequential(nn.ELU(inplace=True), second, nn.ELU(inplace=True))]
+    model = lmc.GNN(layers, head=head, jump=JumpingKnowledge("cat"))
+    data = graph.to_pyg()
+    between = nn.functional.elu(first(data.x, data.edge_index))
+    expected = head(torch.cat([between, nn.functional.elu(second(between, data.edge_index))], 1))
+    for _ in range(2):
+        assert torch.allclose(lmc.predict(graph, model), expected, rtol=1e-9)
+    _, full = full_gradient(model, graph)
+    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), full).values()) < 1e-8
+
+
+def test_every_dropout_has_a_mask_of_its_own():
+    """Two in the encoder, one in a convolution, two in the head: a share of the product is left."""
+    graph = graph_of("undirected", nodes=400)
+    two = [nn.Dropout(0.5), nn.Identity(), nn.Dropout(0.5)]
+    model = lmc.GNN([nn.Sequential(nn.Linear(5, 64), Doubling(64, 64))], head=nn.Sequential(*two)).double()
+    kept = (model(graph) != 0).double().mean()
+    assert 0.22 < float(kept) < 0.28
+
+
+def test_edges_of_a_width_that_nobody_knows():
+    """NNConv takes features of edges and does not say how many: it is tried when there is a graph."""
+    model = lmc.GNN([NNConv(5, 6, nn.Linear(2, 30)), nn.Sequential(nn.ReLU(), GATConv(6, 3))]).double()
+    _, full = full_gradient(model, graph_with())
+    assert all(g.isfinite().all() for g in full.values())
+    with pytest.raises(lmc.ArgumentError, match="does not take the graph's 5 features"):
+        lmc.LMC().bind(model, graph_of("undirected"))
+
+
+def test_a_module_at_both_ends_is_trained_once():
+    act = nn.PReLU()
+    ends = nn.Sequential(nn.Linear(5, 8), act), nn.Sequential(act, nn.Linear(8, 3))
+    groups = parameter_groups(lmc.GNN([SAGEConv(8, 8)], *ends), 0.0, 0.0)
+    listed = [p for group in groups for p in group["params"]]
+    assert len(listed) == len(set(listed))
+
+
+def test_a_model_of_pyg_as_it_is_is_told_what_to_do():
+    graph, model = graph_of("undirected"), make("GCN")
+    for use in (lambda: lmc.predict(graph, model), lambda: lmc.fit(graph, model, lmc.FullBatch(), epochs=1)):
+        with pytest.raises(lmc.ArgumentError, match=r"model: GCN is not an lmc model.*lmc.from_pyg"):
+            use()
+
+
 # -- what cannot work -------------------------------------------------------------------------------
 
 
@@ -312,6 +371,22 @@ class Pool(nn.Module):
 class Centred(nn.Module):
     def forward(self, x):
         return x - x.mean(0)
+
+
+class Means(nn.Module):
+    def forward(self, xs):
+        return sum(x.mean(0, keepdim=True) for x in xs)
+
+
+class LocalDegrees(Doubling):
+    """The usual way to write a GCN, which is wrong on a part of a graph."""
+
+    in_channels = 5
+
+    def forward(self, x, edge_index):
+        source, target = x
+        degree = torch.bincount(edge_index[1], minlength=len(source)).clamp(min=1)[:, None]
+        return super().forward((source / degree, target), edge_index)
 
 
 class Square(nn.Module):
@@ -348,7 +423,7 @@ REFUSED = {
     ),
     "an LSTM over neighbours, which pads them to the longest list": (
         lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
-        "layers[0] (SAGEConv): mixes nodes: a row changes with nodes that send it nothing",
+        "layers[0] (SAGEConv): mixes nodes: a row changes with what others receive",
     ),
     "no convolution": (lambda: lmc.GNN([nn.Linear(5, 6)]), "layers[0] (Linear): takes no edge_index"),
     "two convolutions": (
@@ -370,10 +445,16 @@ REFUSED = {
         lambda: lmc.from_pyg(nn.Linear(5, 6)),
         "model: Linear is none of torch_geometric's GCN, GraphSAGE, GIN, GAT, PNA, EdgeCNN; lmc.GNN",
     ),
-    "jumps of other widths": (
-        lambda: lmc.GNN([SAGEConv(5, 6), SAGEConv(6, 7)], jump=nn.Identity()),
-        "jump: reads 2 layers of one width; found 13 in all",
+    "a jump that pools": (
+        lambda: lmc.GNN([SAGEConv(5, 6), SAGEConv(6, 6)], jump=Means()),
+        "jump gives 1 rows for 10 nodes: it pools over the graph",
     ),
+    "degrees of sources, counted in the batch": (
+        lambda: lmc.GNN([LocalDegrees(5, 6)]),
+        "layers[0] (LocalDegrees): mixes nodes: a row changes with what others receive",
+    ),
+    "no list": (lambda: lmc.GNN(SAGEConv(5, 6)), "layers: must be a list of modules"),
+    "no modules": (lambda: lmc.GNN([torch.relu]), "layers: must be a list of modules"),
 }
 
 

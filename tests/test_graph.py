@@ -358,7 +358,11 @@ def test_edge_attr_follows_its_edges(tmp_path):
     [
         (torch.ones(2, 1), "edge_attr has shape (2, 1): must be (3, columns), one row per edge"),
         (torch.tensor([[1.0], [float("nan")], [1.0]]), "edge_attr[1, 0] = nan: edge features must be finite"),
-        (torch.ones(3, 1), "edge_attr: the edge 0 -> 1 is there twice; edges with features must not repeat"),
+        (
+            torch.ones(3, 1),
+            "edge_attr: the edge 0 -> 1 is there twice; edges with features must not repeat; "
+            "merge them, or leave edge_attr out",
+        ),
     ],
 )
 def test_edge_attr_that_is_wrong(edge_attr, message):

@@ -49,9 +49,9 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder.
 
     A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), `y`, features as dense `x` or as
-    CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`) or none, perhaps `edge_weight`, and perhaps
-    `train_mask`, `val_mask` and `test_mask`. Without masks 60 % of the nodes train, 20 % validate and
-    20 % test, at random and always the same ones.
+    CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`) or none, perhaps `edge_weight` and
+    `edge_attr`, and perhaps `train_mask`, `val_mask` and `test_mask`. Without masks 60 % of the nodes
+    train, 20 % validate and 20 % test, at random and always the same ones.
 
     >>> load("synthetic").num_classes
     10
@@ -118,6 +118,7 @@ def read_npz(file: Path) -> Graph:
             val,
             test,
             arrays.get("edge_weight"),
+            arrays.get("edge_attr"),
         )
     except GraphError as error:
         raise GraphError(f"{file}: {error}") from None

@@ -350,7 +350,8 @@ def _edge_attr(edge_attr: Any, source: NDArray[Any], target: NDArray[Any], adjac
         source, target = source[order], target[order]
         twice = int(((np.diff(source) == 0) & (np.diff(target) == 0)).argmax())
         edge = f"{source[twice]} -> {target[twice]}"
-        raise GraphError(f"edge_attr: the edge {edge} is there twice; edges with features must not repeat")
+        rule = "edges with features must not repeat; merge them, or leave edge_attr out"
+        raise GraphError(f"edge_attr: the edge {edge} is there twice; {rule}")
     return checked[torch.from_numpy(order)]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
 
 from lmc import validation as check
 from lmc.graph import Graph
-from lmc.nn.model import Model, NodeWise
+from lmc.nn.model import Model, NodeWise, check_model
+from lmc.nn.modes import paused
 from lmc.nn.rows import Rows
 
 
@@ -31,6 +32,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
     >>> torch.allclose(lmc.predict(graph, model), model(graph), atol=1e-6)
     True
     """
+    check_model(model)
     model.widths(graph)
     rows_at_once = check.whole_number("rows_at_once", rows_at_once, 1)
     nodes = torch.arange(graph.num_nodes)
@@ -65,16 +67,14 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
                 return layer.of_rows(graph, part, message, initial, rows)  # noqa: B023
 
             z = by_rows(received)
-        return each(model.head, model.seen(seen, z))
+        behind = [*seen[1:], z]
+        if model.head.is_identity:
+            return z
+        return by_rows(
+            lambda part: model.read([s[part] for s in behind], Rows(nodes[part], (0,), inside=False))
+        )
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     """Evaluation mode in this context; every module is as it was behind it."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+    return paused(model, lambda module: True)

@@ -59,7 +59,7 @@ def parameter_groups(model: Model, weight_decay: float, head_weight_decay: float
     >>> [len(group["params"]) for group in parameter_groups(lmc.GCN(4, 8, 2, layers=3), 0.1, 0.0)]
     [4, 2]
     """
-    ends = [*model.encoder.parameters(), *model.head.parameters()]
+    ends = list(dict.fromkeys([*model.encoder.parameters(), *model.head.parameters()]))
     if not any(True for _ in model.head.parameters()):
         ends += list(model.layers[-1].parameters())
     apart = set(ends)

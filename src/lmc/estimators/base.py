@@ -21,7 +21,7 @@ from lmc.graph import Graph
 from lmc.history import History
 from lmc.kernels.memory import keep_large_buffers
 from lmc.losses import Loss, loss_of
-from lmc.nn.model import Model
+from lmc.nn.model import Model, check_model
 from lmc.nn.parts import without_dropout
 
 Init = Literal["zero", "exact"]
@@ -237,8 +237,7 @@ def untouched_statistics(model: nn.Module) -> Iterator[None]:
 
 def boundary_widths(model: Model, graph: Graph) -> list[int]:
     """The width of every boundary, found by sending one node through the model alone."""
-    if not isinstance(model, Model):
-        raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, such as lmc.GCN")
+    check_model(model)
     _check_parameters(model)
     *widths, out = model.widths(graph)
     if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):

@@ -200,7 +200,7 @@ class LayerwiseStep:
         rows = Rows(self.batch.members[part], (*self.address, self.depth + 1), inside)
 
         def total(*seen: Tensor) -> Tensor:
-            prediction = self.model.head(seen[0] if len(seen) == 1 else torch.cat(seen, 1), rows)[labelled]
+            prediction = self.model.read(seen, rows)[labelled]
             each = self.loss(prediction, y[labelled])
             if each.shape != (len(prediction),):
                 found = f"shape {tuple(each.shape)} for {len(prediction)} rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import signature
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from lmc.graph import Graph
 
 
+CONVOLUTION = 1 << 20
+"""Its place at the address of a layer, behind all that the message is made of."""
+
+
 class ConvolutionLayer(Layer):
     """zˡ = conv((messages of the sources, own messages), edges).
 
@@ -29,14 +33,15 @@ class ConvolutionLayer(Layer):
         super().__init__()
         self.message = message
         self.conv = conv
-        takes = set(signature(conv.forward).parameters)
+        takes = signature(conv.forward).parameters
         self._takes_weight = "edge_weight" in takes
+        self._needs_weight = self._takes_weight and takes["edge_weight"].default is Parameter.empty
         # Where a convolution says how wide they are, and says None, it does not want them.
-        self._takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
+        self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
 
     def prepare(self, batch: Batch) -> None:
-        """Build the lists of messages."""
-        _ = batch.edges, batch.halo_edges
+        """Build the list of messages."""
+        _ = batch.edges
 
     def receive(self, edges: Edges, own: Tensor, others: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(targets, out) what the targets make of their messages.
@@ -49,11 +54,13 @@ class ConvolutionLayer(Layer):
             rows: the targets.
         """
         given: dict[str, Tensor] = {}
-        if self._takes_weight and edges.weight is not None:
+        if self._needs_weight and edges.weight is None:
+            given["edge_weight"] = own.new_ones(edges.ends.shape[1])
+        elif self._takes_weight and edges.weight is not None:
             given["edge_weight"] = edges.weight
-        if self._takes_attr and edges.attr is not None:
+        if self.takes_attr and edges.attr is not None:
             given["edge_attr"] = edges.attr
-        with as_rows(self.conv, rows, min(edges.ends.shape[1], len(own))):
+        with as_rows(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
             return self.call(torch.cat([own, others]), own, edges.ends, given)
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:

@@ -42,8 +42,11 @@ def from_pyg(model: BasicGNN) -> GNN:
     if model.jk_mode is None:
         between[-1] = []
     layers = [nn.Sequential(conv, *rest) for conv, rest in zip(model.convs, between, strict=True)]
+    width = model.in_channels[0] if isinstance(model.in_channels, tuple) else model.in_channels
     ends = {"head": getattr(model, "lin", None), "jump": getattr(model, "jk", None)}
-    return GNN(layers, **ends, in_features=model.in_channels if model.in_channels > 0 else None)
+    wrapped = GNN(layers, **ends, in_features=width if width > 0 else None)
+    wrapped.follow(model)
+    return wrapped
 
 
 def _between(model: Any, norm: nn.Module) -> list[nn.Module]:

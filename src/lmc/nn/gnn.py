@@ -20,7 +20,8 @@ from lmc.nn.linear_convolutions import (
     UnitLength,
 )
 from lmc.nn.model import Identity, Layer, Model, NodeWise
-from lmc.nn.parts import Activation, Chain, Dropout, Modules
+from lmc.nn.modes import as_rows
+from lmc.nn.parts import Activation, Chain, Dropout, Foreign
 from lmc.nn.rows import Rows
 from lmc.nn.trial import input_width, try_on_ten_nodes
 
@@ -44,10 +45,10 @@ class GNN(Model):
             that take them.
         encoder: node by node, before the layers; None for nothing.
         head: node by node, behind them; None for nothing.
-        jump: takes the list of what stands between the layers, one matrix each and of the same width, and
-            the last, to what the head reads, such as PyG's `JumpingKnowledge("cat")`.
-        in_features: width of the features, where the first module does not say; without it, a module that
-            cannot work is refused only when there is a graph.
+        jump: takes the list of what stands between the layers, one matrix each, and the last, to what the
+            head reads, such as PyG's `JumpingKnowledge("cat")`.
+        in_features: width of the features, where the first module does not say. A module that cannot be
+            tried without it, or without real features, is tried when there is a graph.
 
     Raises:
         ArgumentError: one line that names the module which cannot work, and why.
@@ -67,6 +68,7 @@ class GNN(Model):
         jump: nn.Module | None = None,
         in_features: int | None = None,
     ) -> None:
+        _check(layers, encoder, head, jump)
         parts: list[Layer] = []
         behind: list[nn.Module] = []
         for place, given in enumerate(layers):
@@ -77,18 +79,25 @@ class GNN(Model):
         if not parts:
             raise ArgumentError("layers=[]: must be one convolution or more")
         last = node_wise([*behind, *(() if jump is not None else _flat(head))])
-        if jump is not None:
-            last = JumpHead(last, len(parts), jump, node_wise(_flat(head)))
-        super().__init__(node_wise(_flat(encoder)), parts, last)
+        end: Any = last if jump is None else JumpHead(last, jump, node_wise(_flat(head)))
+        super().__init__(node_wise(_flat(encoder)), parts, end)
         self.jumps = jump is not None
         self.reads_initial = any(isinstance(layer, GCN2ConvLayer) for layer in parts)
         for name, parameter in self.named_parameters():
             if isinstance(parameter, UninitializedParameter):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
-        self._tried = False
-        if (width := in_features or input_width(self)) is not None:
-            try_on_ten_nodes(self, width)
-            self._tried = True
+        width = in_features or input_width(self)
+        self._tried = width is not None and try_on_ten_nodes(self, width)
+
+    def follow(self, model: nn.Module) -> None:
+        """Have a model that the modules come from be in the same mode."""
+        self._followers = [model]  # in a list, which torch does not look into: its parameters are ours
+
+    def train(self, mode: bool = True) -> GNN:
+        """Set the mode, also of the model that was wrapped."""
+        for model in getattr(self, "_followers", []):
+            model.train(mode)
+        return super().train(mode)
 
     def initial(self, encoded: Tensor) -> Tensor:
         """(rows, width) what a GCN2Conv reads: what the encoder gives."""
@@ -96,25 +105,26 @@ class GNN(Model):
 
     def widths(self, graph: Graph) -> list[int]:
         """The widths of every boundary and of a prediction; a module that cannot work is refused."""
-        if not self._tried:
-            try_on_ten_nodes(self, graph.num_features, graph.edge_attr)
-            self._tried = True
+        self._tried = self._tried or try_on_ten_nodes(self, graph.num_features, graph)
         return super().widths(graph)
 
 
-class JumpHead(NodeWise):
-    """A head that reads every layer: (rows, layers x width) to (rows, out)."""
+class JumpHead(nn.Module):
+    """A head that reads every layer."""
 
-    def __init__(self, last: NodeWise, layers: int, jump: nn.Module, head: NodeWise) -> None:
+    is_identity = False
+
+    def __init__(self, last: NodeWise, jump: nn.Module, head: NodeWise) -> None:
         super().__init__()
-        self.last, self.layers, self.jump, self.head = last, layers, jump, head
+        self.last, self.jump, self.head = last, jump, head
 
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, out) from the messages of every layer but the last, and the last boundary."""
-        if z.shape[1] % self.layers:
-            raise ArgumentError(f"jump: reads {self.layers} layers of one width; found {z.shape[1]} in all")
-        *messages, last = z.chunk(self.layers, dim=1)
-        out: Tensor = self.head(self.jump([*messages, self.last(last, rows)]), rows)
+    def forward(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:
+        """(rows, out) from the messages into every layer but the first, and the last boundary."""
+        *messages, boundary = seen
+        last = self.last(boundary, rows.within(0))
+        with as_rows(self.jump, rows.within(1), len(last)):
+            joined = self.jump([*messages, last])
+        out: Tensor = self.head(joined, rows.within(2))
         return out
 
 
@@ -128,6 +138,14 @@ class Function(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         """(rows, in) to (rows, out)."""
         return self.function(z)
+
+
+def _check(layers: Any, *others: Any) -> None:
+    if not isinstance(layers, Sequence | nn.ModuleList) or not all(isinstance(m, nn.Module) for m in layers):
+        raise ArgumentError("layers: must be a list of modules, a convolution in each")
+    for module in others:
+        if module is not None and not callable(module):
+            raise ArgumentError(f"{module!r}: encoder, head and jump must be modules")
 
 
 # -- node by node --------------------------------------------------------------------------------
@@ -146,7 +164,7 @@ def node_wise(modules: Sequence[nn.Module]) -> NodeWise:
             rest = rest[1:] if dropout else rest
         else:
             module = rest.pop(0)
-            parts.append(Dropout(module) if isinstance(module, nn.Dropout) else Modules(module))
+            parts.append(Dropout(module) if isinstance(module, nn.Dropout) else Foreign(module))
     if not parts:
         return Identity()
     return parts[0] if len(parts) == 1 else Chain(*parts)
@@ -168,7 +186,7 @@ def _flat(module: Module | None) -> list[nn.Module]:
 
     if module is None:
         return []
-    if isinstance(module, nn.Sequential):
+    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
         return [part for child in module for part in _flat(child)]
     if isinstance(module, BatchNorm) and not module.allow_single_element:
         return [module.module]

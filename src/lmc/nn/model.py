@@ -10,7 +10,7 @@ before the non-linearity, which is the first thing that the next layer's `messag
 The second line is that of a `LinearLayer`. There `message` and `update` work node by node, and `update` is
 affine in the aggregated messages, with the same matrix for every node. So the derivative that a node sends
 to a neighbour needs nothing of the neighbour's own sum. Other layers, such as attention, are in
-`convolution.py`. A head that `jumps` reads every layer: message(z¹), .., message(zᴸ⁻¹) and zᴸ, side by side.
+`convolution.py`. A head that `jumps` reads every layer: message(z¹), .., message(zᴸ⁻¹) and zᴸ.
 """
 
 from __future__ import annotations
@@ -175,14 +175,20 @@ class Model(nn.Module):
                     seen.append(message)
                     z = layer.of_one(graph, message, initial)
                     widths.append(z.shape[1])
-                return [*widths, self.head(self.seen(seen, z), rows).shape[1]]
-        except (RuntimeError, AssertionError, IndexError) as error:
+                return [*widths, self.read([*seen[1:], z], rows).shape[1]]
+        except Exception as error:  # whatever a module of anybody's making raises
             features = f"{graph.num_features} features of {graph.x.dtype}"
+            if graph.edge_attr is not None:
+                features += f" and {graph.edge_attr.shape[1]} of its edges"
             raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
 
-    def seen(self, messages: Sequence[Tensor], last: Tensor) -> Tensor:
-        """(rows, width) what the head reads, of the messages into each layer and the last boundary."""
-        return torch.cat([*messages[1:], last], dim=1) if self.jumps else last
+    def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:
+        """(rows, out) what the head makes of the boundary behind the last layer, the last of `seen`.
+
+        With `jumps` it also reads what is before it there, the messages into every layer but the first.
+        """
+        prediction: Tensor = self.head(list(seen) if self.jumps else seen[-1], rows)
+        return prediction
 
     def forward(self, graph: Graph) -> Tensor:
         """(nodes, out) predictions for the whole graph in one piece, differentiable by autograd.
@@ -203,6 +209,11 @@ class Model(nn.Module):
             rows = Rows(nodes, (seed, 0, place))
             messages.append(layer.message(z, rows))
             z = layer.of_rows(graph, slice(None), messages[-1], initial, rows)
-        rows = Rows(nodes, (seed, 0, len(self.layers) + 1))
-        prediction: Tensor = self.head(self.seen(messages, z), rows)
-        return prediction
+        return self.read([*messages[1:], z], Rows(nodes, (seed, 0, len(self.layers) + 1)))
+
+
+def check_model(model: object) -> None:
+    """Raise ArgumentError unless it is a model of ours."""
+    if not isinstance(model, Model):
+        hint = "such as lmc.GCN; lmc.from_pyg(model) makes one of a model of PyG"
+        raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")

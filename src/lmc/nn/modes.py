@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from lmc import addressed
@@ -28,8 +28,8 @@ def paused(model: nn.Module, which: Callable[[nn.Module], bool]) -> Iterator[Non
 
 
 def takes_statistics(module: nn.Module) -> bool:
-    """Whether it is a batch norm."""
-    return isinstance(module, _BatchNorm)
+    """Whether it is a batch norm, or an instance norm, for which the nodes are one instance."""
+    return isinstance(module, _NormBase)
 
 
 def drops(module: nn.Module) -> bool:
@@ -52,7 +52,7 @@ def as_rows(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
 
 @contextmanager
 def _seeded(module: nn.Module, rows: Rows) -> Iterator[None]:
-    if not module.training:
+    if not any(part.training for part in module.modules()):
         yield
         return
     with torch.random.fork_rng(devices=[]):

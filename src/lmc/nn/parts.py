@@ -165,22 +165,22 @@ class Chain(NodeWise):
 
     def forward(self, z: Tensor, rows: Rows) -> Tensor:
         """(rows, in) to (rows, out)."""
-        for part in self.parts:
-            z = part(z, rows)
+        for place, part in enumerate(self.parts):
+            z = part(z, rows.within(place))
         return z
 
 
-class Modules(NodeWise):
-    """Modules of anybody's making that work node by node, one after the other."""
+class Foreign(NodeWise):
+    """A module of anybody's making that works node by node."""
 
-    def __init__(self, *modules: nn.Module) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.chain = nn.Sequential(*modules)
+        self.module = module
 
     def forward(self, z: Tensor, rows: Rows) -> Tensor:
         """(rows, in) to (rows, out)."""
-        with as_rows(self.chain, rows, len(z)):
-            out: Tensor = self.chain(z)
+        with as_rows(self.module, rows, len(z)):
+            out: Tensor = self.module(z.clone())  # it may work in place
             return out
 
 

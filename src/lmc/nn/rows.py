@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,10 @@ class Rows:
     nodes: Tensor
     address: tuple[int, ...]
     inside: bool = True
+
+    def within(self, place: int) -> Rows:
+        """The same rows for one of several parts that stand at this address, with randomness of its own."""
+        return replace(self, address=(*self.address, place))
 
     def keys(self) -> NDArray[np.uint64]:
         """(rows,) what the randomness of each row hangs on: its address and node, not the other rows.

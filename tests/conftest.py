@@ -12,7 +12,7 @@ import lmc
 # Two workers on two cores: one thread each.
 torch.set_num_threads(1)
 
-settings.register_profile("lmc", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("lmc", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lmc")
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -347,3 +347,38 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
     result = run.bench(data, root, rounds, quick, out)
     if old is not None:
         Console().print(tables.compare(old, result))
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--list", "listed", is_flag=True, help="Say which experiments there are.")
+@click.option("--all", "everything", is_flag=True, help="Run all of them, and write one page.")
+@click.option("--data", default=None, help="Another graph than the experiment's own.")
+@click.option("--root", default=None, help="Folder to look for graphs in.")
+@click.option("--epochs", type=click.IntRange(1), default=None, help="Of every run.")
+@click.option("--runs", type=click.IntRange(1), default=None, help="Seeds.")
+@click.option("--quick", is_flag=True, help="As little as shows that it works.")
+@click.option("--out", type=FOLDER, default=Path("results"), show_default=True, help="Where files go.")
+def paper(name: str | None, listed: bool, everything: bool, out: Path, **scale: Any) -> None:
+    """Run an experiment of the paper, and put its numbers beside the paper's."""
+    from lmc.paper.experiments import EXPERIMENTS
+    from lmc.paper.runs import Scale
+    from lmc.paper.writing import write, write_page
+    from lmc.validation import one_of
+
+    if listed:
+        for known, about in EXPERIMENTS.items():
+            print(f"{known:15} {about.source}: {about.title}")
+        return
+    if everything == (name is not None):
+        raise click.UsageError("NAME: name one experiment, or give --all; --list says which there are")
+    names = list(EXPERIMENTS) if everything else [one_of("NAME", str(name), list(EXPERIMENTS))]
+    outcomes = {}
+    for each in names:
+        outcomes[each] = EXPERIMENTS[each].run(Scale(**scale))
+        file = write(out, each, outcomes[each])
+        Console().print(*(table.markdown() for table in outcomes[each].tables), sep="\n\n", markup=False)
+        print(file)
+    if everything:
+        write_page(out / "index.html", outcomes)
+        print(out / "index.html")

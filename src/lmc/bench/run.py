@@ -25,7 +25,7 @@ QUICK: dict[str, Make] = {
     "full batch": partial(rows.own, estimator=lmc.FullBatch()),
     "LMC 80/40, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=40),
     "LMC 80/40, alpha 0, PyG's GCN wrapped": partial(
-        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, architecture="wrapped"
+        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, make_model=rows.wrapped_gcn
     ),
     tables.FLOOR: rows.products,
 }
@@ -40,7 +40,7 @@ EPOCHS: dict[str, Make] = QUICK | {
 GCNII: dict[str, Make] = {
     tables.PYG_GCNII: partial(rows.pyg, architecture="gcnii"),
     "LMC 80/40, alpha 0, GCNII": partial(
-        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, architecture="gcnii"
+        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, make_model=rows.gcnii
     ),
 }
 MEMORY = ("LMC 80/1, alpha 0", "LMC 80/10, alpha 0", "LMC 80/40, alpha 0", "full batch")
@@ -70,13 +70,13 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
     load: Load = partial(lmc.load, data, root)
     result: dict[str, Any] = {"data": data, "machine": environment()}
     if quick:
-        result["seconds"] = _rounds(_on(QUICK, load), rounds, "epochs", console)
+        result["seconds"] = seconds_of(_on(QUICK, load), rounds, "epochs", console)
     else:
         # One group after the other: together they would not fit in memory.
-        result["seconds"] = _rounds(_on(EPOCHS, load), rounds, "GCN", console)
-        result["seconds"] |= _rounds(_on(GCNII, load), rounds, "GCNII", console)
-        result["peak_bytes"] = _peaks(load, console)
-        result["growth"] = _rounds(GROWTH, rounds, "growth", console)
+        result["seconds"] = seconds_of(_on(EPOCHS, load), rounds, "GCN", console)
+        result["seconds"] |= seconds_of(_on(GCNII, load), rounds, "GCNII", console)
+        result["peak_bytes"] = peaks_of(_on({name: EPOCHS[name] for name in MEMORY}, load), "memory", console)
+        result["growth"] = seconds_of(GROWTH, rounds, "growth", console)
         result["curves"] = _curves(load, console)
     for table in tables.of(result):
         console.print(table)
@@ -100,7 +100,7 @@ def _on(makes: dict[str, Make], load: Load) -> dict[str, Job]:
     return {name: (make, load) for name, make in makes.items()}
 
 
-def _rounds(jobs: dict[str, Job], rounds: int, title: str, console: Console) -> dict[str, list[float]]:
+def seconds_of(jobs: dict[str, Job], rounds: int, title: str, console: Console) -> dict[str, list[float]]:
     """Seconds of every row, round after round; the first round warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     with _workers(jobs) as workers:
@@ -110,11 +110,11 @@ def _rounds(jobs: dict[str, Job], rounds: int, title: str, console: Console) -> 
     return {name: measured[1:] for name, measured in seconds.items()}
 
 
-def _peaks(load: Load, console: Console) -> dict[str, int]:
-    """Peak memory of the second epoch, when histories and the optimizer are in place."""
+def peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict[str, int]:
+    """Peak memory of the second epoch of every row, when histories and the optimizer are in place."""
     peaks = {}
-    for name in track(MEMORY, "memory", console=console):
-        worker = Worker(EPOCHS[name], load, keep_buffers=False)
+    for name, job in track(jobs.items(), title, console=console):
+        worker = Worker(*job, keep_buffers=False)
         try:
             worker.ask("epoch")
             peaks[name] = worker.ask("memory")

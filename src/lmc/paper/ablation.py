@@ -1,0 +1,57 @@
+"""Figure 4: what each compensation brings, at a small and at a large batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmc.paper.figures import band
+from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.runs import (
+    LARGE_BATCH,
+    METHODS,
+    SMALL_BATCH,
+    Scale,
+    about_data,
+    settings_of,
+    shown,
+    trained,
+    with_method,
+)
+
+# Clusters a batch of 80, learning rate, and LMC's options.
+SCENES: dict[str, tuple[int, float, dict[str, Any]]] = {
+    "small": (5, 3e-3, SMALL_BATCH),
+    "large": (40, 1e-2, LARGE_BATCH),
+}
+
+
+def ablation(scale: Scale) -> Outcome:
+    """C_f and C_b, C_f alone, and GAS, which has neither."""
+    from matplotlib.figure import Figure
+
+    graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(30)
+    outcome = Outcome({"runs": len(seeds), "epochs": epochs, "scenes": SCENES}, about_data(graphs))
+    for name, graph in graphs.items():
+        settings = settings_of("GCN", name)
+        outcome.settings[name] = settings
+        figure = Figure(figsize=(11, 4.2), layout="constrained")
+        rows: list[list[Value]] = []
+        for axes, (scene, (size, lr, options)) in zip(figure.subplots(1, 2), SCENES.items(), strict=True):
+            methods = {"C_f & C_b": options, "C_f": options | {"backward": False}, "GAS": METHODS["GAS"]}
+            found = {}
+            for method in shown(methods, f"ablation, {scene} batches of {name}"):
+                run = with_method(settings, methods[method])
+                found[method] = [
+                    trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
+                    for s in seeds
+                ]
+                vals, tests = (
+                    [100 * (getattr(r.best, w) or 0.0) for r in found[method]] for w in ("val", "test")
+                )
+                rows.append([f"{scene} ({size} of 80)", method, Spread(vals), Spread(tests)])
+            band(axes, found, "test")
+            axes.set_title(f"{scene} batches")
+            axes.legend()
+        outcome.figures[name] = figure
+        outcome.tables.append(Table(f"{name}: accuracy, %", ["batch", "method", "best val", "test"], rows))
+    return outcome

@@ -1,0 +1,78 @@
+"""Appendix: seconds an epoch; memory, and the share of messages that each method keeps."""
+
+from __future__ import annotations
+
+from lmc.batching import reserved_messages
+from lmc.bench.run import peaks_of, seconds_of
+from lmc.config import merged
+from lmc.paper import numbers
+from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.runs import (
+    LARGE,
+    METHODS,
+    MODELS,
+    Scale,
+    about_data,
+    console,
+    job_of,
+    settings_of,
+    with_method,
+)
+from lmc.partition import partition
+
+GRAPHS = (*LARGE, "flickr-graph")
+NAMES = {"CLUSTER": "ClusterGCN", "GAS": "GAS", "LMC": "LMC"}
+
+
+def epoch_time(scale: Scale) -> Outcome:
+    """Seconds of an epoch, the methods taking turns."""
+    graphs, rounds = scale.graphs("arxiv"), scale.runs or (1 if scale.quick else 5)
+    outcome = Outcome({"rounds": rounds}, about_data(graphs))
+    for name in graphs:
+        rows: list[list[Value]] = []
+        for model in MODELS:
+            settings = settings_of(model, name)
+            outcome.settings[f"{name}, {model}"] = settings
+            methods = {m: METHODS[m] for m in ("CLUSTER", "GAS", "FM")} | {"LMC": settings["method"]}
+            jobs = {m: job_of(with_method(settings, given), name, scale.root) for m, given in methods.items()}
+            for method, seconds in seconds_of(jobs, rounds, f"epoch-time, {model}", console()).items():
+                paper = numbers.EPOCH_TIME.get(name, {}).get((model, method))
+                rows.append([model, method, Spread(seconds), paper])
+        outcome.tables.append(Table(f"{name}: seconds an epoch", ["model", "method", "here", "paper"], rows))
+    return outcome
+
+
+def memory(scale: Scale) -> Outcome:
+    """Peak memory of a step above the data, and the messages that take part, forward and backward."""
+    graphs = scale.graphs(*GRAPHS)
+    outcome = Outcome({}, about_data(graphs))
+    outcome.differences.append(
+        "Memory is that of a step above features, graph and histories; the paper's is all that a GPU holds."
+    )
+    for name, graph in graphs.items():
+        known = name.removesuffix("-graph")
+        settings = settings_of("GCN", known)
+        parts = settings["training"]["parts"]
+        outcome.settings[name] = settings
+        clusters = partition(graph, parts)
+        sizes = {"1": 1, "default": settings["training"]["parts_per_batch"]}
+        runs = {("all", "GD"): with_method(settings, METHODS["GD"])}
+        for batch, size in sizes.items():
+            sized = merged(settings, {"training": {"parts_per_batch": size}})
+            runs |= {(batch, m): sized if m == "LMC" else with_method(sized, METHODS[m]) for m in NAMES}
+        jobs = {" ".join(key): job_of(run, name, scale.root) for key, run in runs.items()}
+        peaks = peaks_of(jobs, f"memory on {name}", console()) if graph.num_features else {}
+        rows: list[list[Value]] = []
+        for (batch, method), run in runs.items():
+            share = (1.0, 1.0)
+            if method in NAMES:
+                share = reserved_messages(graph, clusters, run["training"]["parts_per_batch"])[NAMES[method]]
+            peak = peaks.get(f"{batch} {method}")
+            paper = numbers.MEMORY.get(known, {}).get((batch, method), (None, None, None))
+            here = [None if peak is None else peak / 1e6, 100 * share[0], 100 * share[1]]
+            rows.append([batch, method, here[0], paper[0], here[1], paper[1], here[2], paper[2]])
+        heads = ["clusters", "method", "MB", "paper", "forward, %", "paper", "backward, %", "paper"]
+        outcome.tables.append(Table(f"{name}: memory and reserved messages", heads, rows, digits=0))
+        if not graph.num_features:
+            outcome.differences.append(f"{name} has no features: messages only.")
+    return outcome

@@ -1,0 +1,90 @@
+"""Table 2 and figure 2: epochs, seconds and memory until full-batch accuracy."""
+
+from __future__ import annotations
+
+from lmc.bench.run import peaks_of
+from lmc.comparison import compare
+from lmc.paper import numbers
+from lmc.paper.figures import band
+from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.runs import (
+    METHODS,
+    MODELS,
+    Scale,
+    about_data,
+    console,
+    job_of,
+    settings_of,
+    shown,
+    trained,
+    with_method,
+)
+
+COMPARED = ("CLUSTER", "GAS", "FM", "LMC")
+
+
+def efficiency(scale: Scale) -> Outcome:
+    """Epochs and seconds until the validation accuracy of full-batch training; peak memory above the data."""
+    from matplotlib.figure import Figure
+
+    graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(60)
+    outcome = Outcome({"runs": len(seeds), "epochs": epochs}, about_data(graphs))
+    outcome.differences += [
+        "The goal is the best validation accuracy of full batch (GD) within as many steps as the others take;"
+        " the paper's is its test accuracy after many more epochs.",
+        "Memory is that of a step above features, graph and histories; the paper's is all that a GPU holds.",
+    ]
+    for name, graph in graphs.items():
+        rows: list[list[Value]] = []
+        for model in MODELS:
+            settings = settings_of(model, name)
+            steps = -(-settings["training"]["parts"] // settings["training"]["parts_per_batch"])
+            gd = trained(graph, with_method(settings, METHODS["GD"]), 0, epochs=steps * epochs)
+            assert gd.best is not None
+            target = gd.best.val
+            methods = METHODS | {"LMC": settings["method"]}
+            found = {
+                method: [
+                    trained(graph, with_method(settings, methods[method]), s, epochs=epochs) for s in seeds
+                ]
+                for method in shown(COMPARED, f"efficiency, {model} on {name}")
+            }
+            jobs = {m: job_of(with_method(settings, methods[m]), name, scale.root) for m in COMPARED}
+            peaks = peaks_of(jobs, "memory", console())
+            for method, results in found.items():
+                reached = [compare({method: result}, target)[1][0] for result in results]
+                paper = numbers.EFFICIENCY.get(name, {}).get((model, method), (None, None, None))
+                have = [row for row in reached if row.epochs is not None and row.seconds is not None]
+                rows.append(
+                    [
+                        model,
+                        method,
+                        f"{len(have)} of {len(seeds)}",
+                        Spread([float(row.epochs or 0) for row in have]) if have else None,
+                        paper[0],
+                        Spread([row.seconds or 0.0 for row in have]) if have else None,
+                        paper[1],
+                        peaks[method] / 1e6,
+                        paper[2],
+                    ]
+                )
+            figure = Figure(figsize=(11, 4.2), layout="constrained")
+            left, right = figure.subplots(1, 2)
+            band(left, found, "loss")
+            band(right, found, "test")
+            left.legend()
+            outcome.figures[f"{name}-{model}"] = figure
+            outcome.settings[f"{name}, {model}"] = settings | {"target": target}
+        heads = [
+            "model",
+            "method",
+            "runs that reach it",
+            "epochs",
+            "paper",
+            "seconds",
+            "paper",
+            "MB",
+            "paper",
+        ]
+        outcome.tables.append(Table(f"{name}: until full-batch accuracy", heads, rows, digits=1))
+    return outcome

@@ -1,0 +1,101 @@
+"""What an experiment found: tables beside the paper's numbers, figures, and how its setting differs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over runs, with its deviation.
+
+    >>> Spread([70.0, 72.0]).shown(2)
+    '71.00 ± 1.41'
+    """
+
+    values: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        """Of all runs."""
+        return statistics.fmean(self.values)
+
+    @property
+    def deviation(self) -> float:
+        """Of a run from the mean; 0 for a single one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+    def shown(self, digits: int) -> str:
+        """As it stands in a table."""
+        mean = f"{self.mean:.{digits}f}"
+        return f"{mean} ± {self.deviation:.{digits}f}" if len(self.values) > 1 else mean
+
+
+Value = Spread | float | int | str | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under their heads.
+
+    >>> print(Table("Accuracy", ["method", "ours"], [["LMC", Spread([71.2])], ["GD", None]]).markdown())
+    **Accuracy**
+    <BLANKLINE>
+    | method | ours |
+    |---|---|
+    | LMC | 71.20 |
+    | GD | - |
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    digits: int = 2
+
+    def cells(self) -> list[list[str]]:
+        """The rows as text."""
+        return [[self._shown(value) for value in row] for row in self.rows]
+
+    def markdown(self) -> str:
+        """The table with its title."""
+        lines = [self.heads, *self.cells()]
+        marked = ["| " + " | ".join(line) + " |" for line in lines]
+        marked.insert(1, "|" + "---|" * len(self.heads))
+        return "\n".join([f"**{self.title}**", "", *marked])
+
+    def raw(self) -> dict[str, Any]:
+        """For JSON: every number in full, and the values behind a mean."""
+        rows = [[list(v.values) if isinstance(v, Spread) else v for v in row] for row in self.rows]
+        return {"title": self.title, "heads": list(self.heads), "rows": rows}
+
+    def _shown(self, value: Value) -> str:
+        if value is None:
+            return "-"
+        if isinstance(value, Spread):
+            return value.shown(self.digits)
+        return f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
+
+
+@dataclass
+class Outcome:
+    """All that an experiment has to say.
+
+    Attributes:
+        settings: what it was run with.
+        differences: from the paper's setting, a sentence each.
+        tables: numbers.
+        figures: by name.
+        findings: what the numbers say, a sentence each, computed from them.
+    """
+
+    settings: dict[str, Any]
+    differences: list[str]
+    tables: list[Table] = field(default_factory=list)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)

@@ -1,0 +1,30 @@
+"""Table 1: prediction performance of every method with GCN and GCNII."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from lmc.paper import numbers
+from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.runs import LARGE, METHODS, MODELS, Scale, about_data, settings_of, shown, trained, with_method
+
+
+def prediction(scale: Scale) -> Outcome:
+    """Test accuracy at the best validation epoch, in per cent, mean and deviation over runs."""
+    graphs, seeds = scale.graphs(*LARGE), scale.seeds(3)
+    outcome = Outcome({"runs": len(seeds)}, about_data(graphs))
+    for name, graph in graphs.items():
+        rows: list[list[Value]] = []
+        epochs = scale.epochs_of(60)
+        for model, method in shown(product(MODELS, METHODS), f"prediction on {name}"):
+            settings = settings_of(model, name)
+            lmc_settings = settings["method"]
+            run = with_method(settings, lmc_settings if method == "LMC" else METHODS[method])
+            results = [trained(graph, run, seed, epochs=epochs) for seed in seeds]
+            tests = [100 * r.best.test for r in results if r.best is not None and r.best.test is not None]
+            paper = numbers.PREDICTION.get(name, {}).get((model, method))
+            rows.append([model, method, Spread(tests) if tests else None, paper])
+            outcome.settings[f"{name}, {model}"] = settings
+        outcome.tables.append(Table(f"{name}: test accuracy, %", ["model", "method", "here", "paper"], rows))
+        outcome.differences.append(f"{name}: {epochs} epochs; the paper's presets have 300 and more.")
+    return outcome

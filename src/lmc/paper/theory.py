@@ -1,0 +1,132 @@
+"""Theorems 1 to 3, in numbers: the mean of backward SGD, the bias of LMC, and where training goes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+import lmc
+from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.runs import Scale, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PARTS, PER_BATCH = 20, 5
+RATES = (1e-1, 3e-2, 1e-2)
+ALPHAS = (0.0, 0.4, 1.0)
+
+
+def theory(scale: Scale) -> Outcome:
+    """On a graph small enough for exact gradients, with a GCN without dropout and norm, by plain SGD."""
+    from matplotlib.figure import Figure
+
+    graph = lmc.load(scale.data, scale.root) if scale.data else lmc.synthetic(nodes=3000, features=16)
+    outcome = Outcome(
+        {"graph": repr(graph), "clusters": PARTS, "clusters a batch": PER_BATCH, "model": "GCN 3 x 32"},
+        ["The theorems speak of any graph; this is one, small enough for exact gradients."],
+    )
+    outcome.tables.append(_unbiased(graph, scale))
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    outcome.tables.append(_bias(graph, scale, left))
+    outcome.tables.append(_stationary(graph, scale, right))
+    outcome.figures["bias-and-gradient"] = figure
+    return outcome
+
+
+def _model(graph: lmc.Graph) -> lmc.GCN:
+    torch.manual_seed(0)
+    return lmc.GCN(graph.num_features, 32, graph.num_classes, layers=3)
+
+
+def _flat(gradients: dict[torch.nn.Parameter, Tensor]) -> Tensor:
+    return torch.cat([gradient.flatten().double() for gradient in gradients.values()])
+
+
+def _full(graph: lmc.Graph, model: lmc.GCN) -> Tensor:
+    estimator = lmc.FullBatch()
+    estimator.bind(model, graph)
+    return _flat(estimator.estimate(estimator.whole)[1])
+
+
+def _unbiased(graph: lmc.Graph, scale: Scale) -> Table:
+    """Theorem 1: the mean of backward SGD over K random batches is the gradient, up to K^-1/2."""
+    model = _model(graph)
+    full = _full(graph, model)
+    estimator = lmc.BackwardSGD()
+    estimator.bind(model, graph)
+    clusters = lmc.partition(graph, PARTS)
+    estimates: list[Tensor] = []
+    rows: list[list[Value]] = []
+    for count in shown((10, 40) if scale.quick else (10, 100, 1000), "theorem 1"):
+        while len(estimates) < count:
+            # One random batch of every epoch: batches of one epoch are not independent.
+            batch = next(lmc.batches(graph, clusters, PER_BATCH, epoch=len(estimates)))
+            estimates.append(_flat(estimator.estimate(batch)[1]))
+        found = torch.stack(estimates)
+        deviation = float(found.var(0).sum().sqrt() / full.norm())
+        error = float((found.mean(0) - full).norm() / full.norm())
+        rows.append([count, error, deviation / math.sqrt(count), 1.96 * deviation / math.sqrt(count)])
+    heads = ["batches", "||mean - gradient||", "standard error", "95 % bound"]
+    return Table("Theorem 1: backward SGD is unbiased (relative to ||gradient||)", heads, rows, digits=4)
+
+
+def _bias(graph: lmc.Graph, scale: Scale, axes: Axes) -> Table:
+    """Theorem 2: bias <= C (eta + rho^k) + beta: it falls with the steps to a level of the learning rate."""
+    epochs = scale.epochs_of(30)
+    rows: list[list[Value]] = []
+    for lr in shown(RATES, "theorem 2"):
+        for alpha in ALPHAS:
+            biases = _trained(graph, lmc.LMC(alpha), lr, epochs)[0]
+            axes.semilogy(range(1, epochs + 1), biases, label=f"lr {lr:g}, alpha {alpha:g}")
+            rows.append([f"{lr:g}", f"{alpha:g}", biases[0], statistics.fmean(biases[-5:])])
+    axes.set_xlabel("epochs")
+    axes.set_ylabel("bias over ||gradient||")
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+    heads = ["learning rate", "alpha", "bias after one epoch", "bias at the end"]
+    return Table("Theorem 2: the bias of LMC", heads, rows, digits=4)
+
+
+def _stationary(graph: lmc.Graph, scale: Scale, axes: Axes) -> Table:
+    """Theorem 3: the norm of the full gradient goes to zero."""
+    epochs = scale.epochs_of(60)
+    rows: list[list[Value]] = []
+    methods = {"LMC": lmc.LMC(0.0), "GAS": lmc.GAS(), "CLUSTER": lmc.ClusterGCN(), "GD": lmc.FullBatch()}
+    for name in shown(methods, "theorem 3"):
+        norms = _trained(graph, methods[name], 1e-1, epochs)[1]
+        axes.semilogy(range(1, epochs + 1), norms, label=name)
+        rows.append([name, norms[0], statistics.fmean(norms[-5:])])
+    axes.set_xlabel("epochs")
+    axes.set_ylabel("norm of the full gradient")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    return Table(
+        "Theorem 3: ||gradient|| in training", ["method", "after one epoch", "at the end"], rows, digits=5
+    )
+
+
+def _trained(
+    graph: lmc.Graph, estimator: lmc.Estimator, lr: float, epochs: int
+) -> tuple[list[float], list[float]]:
+    """The bias, and the norm of the full gradient, after every epoch of plain SGD on fixed batches."""
+    model = _model(graph)
+    estimator.bind(model, graph)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    clusters = lmc.partition(graph, PARTS)
+    biases, norms = [], []
+    for epoch in range(epochs):
+        batches = list(lmc.batches(graph, clusters, PER_BATCH, epoch=epoch, fixed=True))
+        for batch in batches if estimator.needs_parts else [estimator.whole] * len(batches):
+            optimizer.zero_grad()
+            estimator.backward(batch)
+            optimizer.step()
+        if estimator.needs_parts:
+            biases.append(lmc.gradient_error(graph, model, estimator, batches).bias["total"])
+        norms.append(float(_full(graph, model).norm()))
+    return biases, norms

@@ -1,0 +1,77 @@
+"""The paper's experiments, as little of each as shows that it works, on a small graph."""
+
+import json
+
+import pytest
+
+from commands import called
+from lmc.paper.experiments import EXPERIMENTS
+from lmc.paper.outcome import Spread, Table
+
+# `make test-long` has the others, some of which start processes of their own.
+QUICK = ["prediction", "gradient-error", "ablation"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small graph under the names that experiments look for."""
+    import lmc
+
+    root = tmp_path_factory.mktemp("data")
+    graph = lmc.synthetic(nodes=400, features=6, classes=4)
+    for name in ("arxiv", "cora"):
+        graph.save(root / name)
+    return root
+
+
+def check(name, out, done):
+    assert done.returncode == 0, done.stderr
+    written = json.loads((out / f"{name}.json").read_text())
+    assert written["source"] == EXPERIMENTS[name].source
+    assert written["differences"]
+    assert written["environment"]["started"]
+    for table in written["tables"]:
+        assert table["rows"]
+        assert all(len(row) == len(table["heads"]) for row in table["rows"])
+        assert f"**{table['title']}**" in (out / f"{name}.md").read_text()
+    for figure in out.glob(f"{name}-*.png"):
+        assert figure.read_bytes().startswith(b"\x89PNG")
+        assert figure.with_suffix(".svg").read_text().startswith("<?xml")
+    return written
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.long) for n in EXPERIMENTS]
+)
+def test_every_experiment_writes_its_tables(name, folder, tmp_path):
+    done = called("paper", name, "--quick", "--epochs", 1, "--root", folder, "--out", tmp_path)
+    check(name, tmp_path, done)
+
+
+def test_batch_sizes_stand_beside_those_of_the_paper(folder, tmp_path):
+    done = called(
+        "paper", "batch-size", "--quick", "--epochs", 1, "--runs", 2, "--root", folder, "--out", tmp_path
+    )
+    table = check("batch-size", tmp_path, done)["tables"][0]
+    clusters, method, rate, vals, tests, paper, *_ = table["rows"][1]
+    assert (clusters, method, rate, paper) == (1, "LMC", "0.01", 71.65)
+    assert len(vals) == len(tests) == 2
+
+
+def test_what_there_is_and_what_there_is_not(tmp_path):
+    done = called("paper", "--list")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(EXPERIMENTS)
+    done = called("paper", "batchsize")
+    assert done.returncode == 2
+    assert "did you mean 'batch-size'?" in done.stderr
+    done = called("paper")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = called("paper", "ablation", "--root", tmp_path, "--data", "nowhere")
+    assert done.returncode == 2
+    assert "data set 'nowhere' is missing" in done.stderr
+
+
+def test_tables_say_no_more_than_was_measured():
+    table = Table("t", ["a", "b"], [[Spread([1.0]), None], [Spread([1.0, 2.0]), 3]])
+    assert table.cells() == [["1.00", "-"], ["1.50 ± 0.71", "3"]]
+    assert table.raw()["rows"] == [[[1.0], None], [[1.0, 2.0], 3]]

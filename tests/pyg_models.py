@@ -3,6 +3,9 @@
 import torch
 from torch_geometric.nn import LayerNorm, models
 
+import lmc
+from estimating import graph_of
+
 HISTOGRAM = torch.tensor([2, 4, 9, 9, 6, 3, 2, 1])
 
 
@@ -76,3 +79,11 @@ def make(kind, features=5, hidden=6, out=3, seed=0, **options):
             if parameter.ndim == 1:
                 parameter += 0.3 * torch.randn(parameter.shape)
     return model.double()
+
+
+def graph_with(kind="directed weighted", columns=2):
+    """With features of the edges, too."""
+    data = graph_of(kind).to_pyg()
+    generator = torch.Generator().manual_seed(1)
+    data.edge_attr = torch.randn(data.num_edges, columns, generator=generator, dtype=torch.float64)
+    return lmc.Graph.from_pyg(data, num_classes=3)

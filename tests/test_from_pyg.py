@@ -5,33 +5,13 @@ from itertools import product
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import (
-    GATConv,
-    GCN2Conv,
-    GCNConv,
-    GraphConv,
-    JumpingKnowledge,
-    NNConv,
-    SAGEConv,
-    models,
-)
 
 import lmc
 from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
-from lmc.optimizers import parameter_groups
-from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, make
+from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, graph_with, make
 
 CASES = [(kind, options) for kind in EVERY for options in OPTIONS] + [(kind, None) for kind in PARTICULAR]
-
-
-def graph_with(kind="directed weighted", columns=2):
-    """With features of the edges, too."""
-    data = graph_of(kind).to_pyg()
-    generator = torch.Generator().manual_seed(1)
-    data.edge_attr = torch.randn(data.num_edges, columns, generator=generator, dtype=torch.float64)
-    return lmc.Graph.from_pyg(data, num_classes=3)
 
 
 def by_pyg(model, graph):
@@ -126,18 +106,6 @@ def test_settled_lmc_averages_to_the_gradient_where_aggregation_is_linear(kind, 
     assert max(distance(found, expected).values()) < 1e-8
     _, biased = gradient(bound(lmc.GAS(), model, graph), graph.batch(range(9), scale=4.0))
     assert max(distance(biased, expected).values()) > 1e-3
-
-
-def test_linear_convolutions_of_anybody_are_exact_too():
-    """GraphConv has no path of its own: halo rows go through the convolution itself."""
-    layers = [
-        GraphConv(5, 6),
-        nn.Sequential(nn.Tanh(), GraphConv(6, 6)),
-        nn.Sequential(nn.Tanh(), GraphConv(6, 3)),
-    ]
-    graph, model = graph_of("directed weighted"), lmc.GNN(layers).double()
-    _, expected = full_gradient(model, graph)
-    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -266,217 +234,6 @@ def test_batches_without_a_message(kind, estimator):
     bound_to = bound(estimator(), lmc.from_pyg(model), graph)
     for nodes in ([34, 35], [35], [0]):
         assert all(g.isfinite().all() for g in own_gradient(model, bound_to, graph.batch(nodes)).values())
-
-
-# -- by hand ----------------------------------------------------------------------------------------
-
-
-def test_gcnii_of_pyg_layers_equals_the_built_in():
-    graph = graph_of("undirected weighted")
-    own = lmc.GCNII(5, 6, 3, layers=3).double()
-    convs = [GCN2Conv(6, 0.1, 0.5, layer).double() for layer in (1, 2, 3)]
-    with torch.no_grad():
-        for conv, layer in zip(convs, own.layers, strict=True):
-            conv.weight1.copy_(layer.linear.weight.T)
-    encoder = nn.Sequential(own.encoder.parts[1], nn.ReLU())
-    head = nn.Sequential(nn.ReLU(), own.head.parts[1])
-    layers = [convs[0], nn.Sequential(nn.ReLU(), convs[1]), nn.Sequential(nn.ReLU(), convs[2])]
-    model = lmc.GNN(layers, encoder, head)
-    assert torch.allclose(lmc.predict(graph, model), lmc.predict(graph, own), rtol=1e-9)
-    _, expected = full_gradient(model, graph)
-    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
-
-
-class Doubling(nn.Module):
-    """A convolution that is none of PyG's."""
-
-    def __init__(self, width, out):
-        super().__init__()
-        self.linear = nn.Linear(width, out)
-
-    def forward(self, x, edge_index):
-        source, target = x
-        received = target.new_zeros(target.shape).index_add(0, edge_index[1], source[edge_index[0]])
-        return self.linear(received + 2 * target)
-
-
-def test_a_convolution_of_ones_own():
-    graph, model = graph_of("undirected"), lmc.GNN([Doubling(5, 6), nn.Sequential(nn.ReLU(), Doubling(6, 3))])
-    model = model.double()
-    _, expected = full_gradient(model, graph)
-    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
-
-
-def test_jumps_of_several_widths_and_modules_that_work_in_place():
-    graph = graph_of("undirected")
-    first, second = SAGEConv(5, 4).double(), SAGEConv(4, 8).double()
-    head = nn.Linear(12, 3).double()
-    layers = [first, nn.Sequential(nn.ELU(inplace=True), second, nn.ELU(inplace=True))]
-    model = lmc.GNN(layers, head=head, jump=JumpingKnowledge("cat"))
-    data = graph.to_pyg()
-    between = nn.functional.elu(first(data.x, data.edge_index))
-    expected = head(torch.cat([between, nn.functional.elu(second(between, data.edge_index))], 1))
-    for _ in range(2):
-        assert torch.allclose(lmc.predict(graph, model), expected, rtol=1e-9)
-    _, full = full_gradient(model, graph)
-    assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), full).values()) < 1e-8
-
-
-def test_every_dropout_has_a_mask_of_its_own():
-    """Two in the encoder, one in a convolution, two in the head: a share of the product is left."""
-    graph = graph_of("undirected", nodes=400)
-    two = [nn.Dropout(0.5), nn.Identity(), nn.Dropout(0.5)]
-    model = lmc.GNN([nn.Sequential(nn.Linear(5, 64), Doubling(64, 64))], head=nn.Sequential(*two)).double()
-    kept = (model(graph) != 0).double().mean()
-    assert 0.22 < float(kept) < 0.28
-
-
-def test_edges_of_a_width_that_nobody_knows():
-    """NNConv takes features of edges and does not say how many: it is tried when there is a graph."""
-    model = lmc.GNN([NNConv(5, 6, nn.Linear(2, 30)), nn.Sequential(nn.ReLU(), GATConv(6, 3))]).double()
-    _, full = full_gradient(model, graph_with())
-    assert all(g.isfinite().all() for g in full.values())
-    with pytest.raises(lmc.ArgumentError, match="does not take the graph's 5 features"):
-        lmc.LMC().bind(model, graph_of("undirected"))
-
-
-def test_a_module_at_both_ends_is_trained_once():
-    act = nn.PReLU()
-    ends = nn.Sequential(nn.Linear(5, 8), act), nn.Sequential(act, nn.Linear(8, 3))
-    groups = parameter_groups(lmc.GNN([SAGEConv(8, 8)], *ends), 0.0, 0.0)
-    listed = [p for group in groups for p in group["params"]]
-    assert len(listed) == len(set(listed))
-
-
-def test_a_model_of_pyg_as_it_is_is_told_what_to_do():
-    graph, model = graph_of("undirected"), make("GCN")
-    for use in (lambda: lmc.predict(graph, model), lambda: lmc.fit(graph, model, lmc.FullBatch(), epochs=1)):
-        with pytest.raises(lmc.ArgumentError, match=r"model: GCN is not an lmc model.*lmc.from_pyg"):
-            use()
-
-
-# -- what cannot work -------------------------------------------------------------------------------
-
-
-class Own(models.GCN):
-    def forward(self, x, edge_index):
-        return super().forward(x, edge_index).mean(0)
-
-
-class Pool(nn.Module):
-    def forward(self, x):
-        return x.mean(0, keepdim=True)
-
-
-class Centred(nn.Module):
-    def forward(self, x):
-        return x - x.mean(0)
-
-
-class Means(nn.Module):
-    def forward(self, xs):
-        return sum(x.mean(0, keepdim=True) for x in xs)
-
-
-class LocalDegrees(Doubling):
-    """The usual way to write a GCN, which is wrong on a part of a graph."""
-
-    in_channels = 5
-
-    def forward(self, x, edge_index):
-        source, target = x
-        degree = torch.bincount(edge_index[1], minlength=len(source)).clamp(min=1)[:, None]
-        return super().forward((source / degree, target), edge_index)
-
-
-class Square(nn.Module):
-    """Takes one matrix only."""
-
-    def forward(self, x, edge_index):
-        return x.relu()
-
-
-REFUSED = {
-    "norm over the graph": (
-        lambda: lmc.from_pyg(make("GCN", norm="GraphNorm")),
-        "layers[1], before the convolution: GraphNorm mixes nodes: a row changes with the other rows",
-    ),
-    "layer norm over the graph": (
-        lambda: lmc.from_pyg(make("GAT", norm="LayerNorm")),
-        "layers[1], before the convolution: LayerNorm mixes nodes",
-    ),
-    "pooling": (
-        lambda: lmc.GNN([SAGEConv(5, 6)], head=nn.Sequential(nn.ReLU(), Pool())),
-        "head: Pool gives 1 rows for 10 nodes: it pools over the graph",
-    ),
-    "mixing": (
-        lambda: lmc.GNN([SAGEConv(5, 6), nn.Sequential(Centred(), SAGEConv(6, 6))]),
-        "layers[1], before the convolution: Centred mixes nodes",
-    ),
-    "no bipartite form": (
-        lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), Square())]),
-        "layers[0] (Square): has no bipartite form, conv((x_source, x_target), edge_index)",
-    ),
-    "a GCNConv that takes the maximum": (
-        lambda: lmc.from_pyg(models.GCN(5, 6, 2, 3, aggr="max")),
-        "layers[0] (GCNConv): has no bipartite form",
-    ),
-    "an LSTM over neighbours, which pads them to the longest list": (
-        lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
-        "layers[0] (SAGEConv): mixes nodes: a row changes with what others receive",
-    ),
-    "no convolution": (lambda: lmc.GNN([nn.Linear(5, 6)]), "layers[0] (Linear): takes no edge_index"),
-    "two convolutions": (
-        lambda: lmc.GNN([nn.Sequential(SAGEConv(5, 6), SAGEConv(6, 6))]),
-        "layers[0]: SAGEConv, SAGEConv: must have one convolution, not 2",
-    ),
-    "no layers": (lambda: lmc.GNN([]), "layers=[]"),
-    "another direction": (
-        lambda: lmc.GNN([GCNConv(5, 6, flow="target_to_source")]),
-        "layers[0] (GCNConv): flow='target_to_source'",
-    ),
-    "kept edges": (
-        lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), _cached())]),
-        "layers[0] (GATConv): cached=True would keep the edges",
-    ),
-    "no shape yet": (lambda: lmc.GNN([SAGEConv(-1, 6)]), "has no shape yet; run the model once"),
-    "a forward of its own": (lambda: lmc.from_pyg(Own(5, 6, 2, 3)), "model: Own has a forward of its own"),
-    "another model": (
-        lambda: lmc.from_pyg(nn.Linear(5, 6)),
-        "model: Linear is none of torch_geometric's GCN, GraphSAGE, GIN, GAT, PNA, EdgeCNN; lmc.GNN",
-    ),
-    "a jump that pools": (
-        lambda: lmc.GNN([SAGEConv(5, 6), SAGEConv(6, 6)], jump=Means()),
-        "jump gives 1 rows for 10 nodes: it pools over the graph",
-    ),
-    "degrees of sources, counted in the batch": (
-        lambda: lmc.GNN([LocalDegrees(5, 6)]),
-        "layers[0] (LocalDegrees): mixes nodes: a row changes with what others receive",
-    ),
-    "no list": (lambda: lmc.GNN(SAGEConv(5, 6)), "layers: must be a list of modules"),
-    "no modules": (lambda: lmc.GNN([torch.relu]), "layers: must be a list of modules"),
-}
-
-
-def _cached():
-    conv = GATConv(6, 6)
-    conv.cached = True
-    return conv
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_work_is_refused_at_the_door(case):
-    made, message = REFUSED[case]
-    with pytest.raises(lmc.ArgumentError) as error:
-        made()
-    assert str(error.value).startswith(message) or message in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_what_tells_no_width_is_refused_when_there_is_a_graph():
-    model = lmc.GNN([nn.Sequential(Centred(), nn.ReLU(), Square())])
-    with pytest.raises(lmc.ArgumentError, match="Centred mixes nodes"):
-        lmc.LMC().bind(model, graph_of("undirected"))
 
 
 # -- real data --------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from lmc.nn.model import LinearLayer, NodeWise
 from lmc.normalization import Norm
 
 
-class GCNConvLayer(LinearLayer):
-    """z = A h W + b, with the normalisation of the whole graph."""
+class _Normalized(LinearLayer):
+    """What GCNConv and GCN2Conv share: the normalisation, which is that of the whole graph."""
 
     reads_own = False
 
@@ -24,21 +24,18 @@ class GCNConvLayer(LinearLayer):
         super().__init__()
         self.message, self.conv = message, conv
         self.aggregation = _normalization(conv)
+
+
+class GCNConvLayer(_Normalized):
+    """z = A h W + b."""
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, out)."""
         return linear(aggregated, self.conv.lin.weight, self.conv.bias)
 
 
-class GCN2ConvLayer(LinearLayer):
+class GCN2ConvLayer(_Normalized):
     """z = p M + q N, with p = (1 - alpha) A h, q = alpha h⁰ and M, N = (1 - beta) I + beta W."""
-
-    reads_own = False
-
-    def __init__(self, conv: Any, message: NodeWise) -> None:
-        super().__init__()
-        self.message, self.conv = message, conv
-        self.aggregation = _normalization(conv)
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, width) to (rows, width)."""

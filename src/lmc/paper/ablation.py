@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from lmc.paper.figures import band
-from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.outcome import Outcome, Table, Value
 from lmc.paper.runs import (
     LARGE_BATCH,
     METHODS,
     SMALL_BATCH,
     Scale,
     about_data,
+    at_best,
     settings_of,
     shown,
     trained,
@@ -45,10 +46,8 @@ def ablation(scale: Scale) -> Outcome:
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
                     for s in seeds
                 ]
-                vals, tests = (
-                    [100 * (getattr(r.best, w) or 0.0) for r in found[method]] for w in ("val", "test")
-                )
-                rows.append([f"{scene} ({size} of 80)", method, Spread(vals), Spread(tests)])
+                vals, tests = at_best(found[method], "val"), at_best(found[method], "test")
+                rows.append([f"{scene} ({size} of 80)", method, vals, tests])
             band(axes, found, "test")
             axes.set_title(f"{scene} batches")
             axes.legend()

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from lmc.graph import Graph
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.outcome import Outcome, Table, Value
 from lmc.paper.runs import (
     METHODS,
     SMALL_BATCH,
     Scale,
     Tree,
     about_data,
+    at_best,
     settings_of,
     shown,
     trained,
@@ -46,12 +47,9 @@ def batch_size(scale: Scale) -> Outcome:
             common = min(_mean_best(results) for results in found.values())
             for method, results in found.items():
                 paper = numbers.BATCH_SIZE["GCN"].get((size, method)) if name == "arxiv" else None
-                tests = [100 * (r.best.test or 0.0) for r in results if r.best is not None]
+                best, tests = at_best(results, "val"), at_best(results, "test")
                 first = _mean_epochs(results, common)
-                best = Spread([100 * _best(result) for result in results])
-                rows.append(
-                    [size, method, f"{chosen[method]:g}", best, Spread(tests), paper, 100 * common, first]
-                )
+                rows.append([size, method, f"{chosen[method]:g}", best, tests, paper, 100 * common, first])
         heads = [
             "clusters",
             "method",

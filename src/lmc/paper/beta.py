@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.outcome import Outcome, Table, Value
 from lmc.paper.runs import (
     LARGE_BATCH,
     SMALL_BATCH,
     Scale,
     about_data,
+    at_best,
     settings_of,
     shown,
     trained,
@@ -50,10 +51,7 @@ def _searched(
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
                     for s in seeds
                 ]
-                vals, tests = (
-                    Spread([100 * (getattr(result.best, what) or 0.0) for result in results])
-                    for what in ("val", "test")
-                )
+                vals, tests = at_best(results, "val"), at_best(results, "test")
                 rows.append([size, str(value), vals, tests, paper[size].get(value)])
         heads = ["clusters", option, "best val, %", "test, %", "paper, %"]
         outcome.tables.append(Table(f"{name}: LMC over {option}", heads, rows))

@@ -5,8 +5,19 @@ from __future__ import annotations
 from itertools import product
 
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Spread, Table, Value
-from lmc.paper.runs import LARGE, METHODS, MODELS, Scale, about_data, settings_of, shown, trained, with_method
+from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.runs import (
+    LARGE,
+    METHODS,
+    MODELS,
+    Scale,
+    about_data,
+    at_best,
+    settings_of,
+    shown,
+    trained,
+    with_method,
+)
 
 
 def prediction(scale: Scale) -> Outcome:
@@ -21,9 +32,8 @@ def prediction(scale: Scale) -> Outcome:
             lmc_settings = settings["method"]
             run = with_method(settings, lmc_settings if method == "LMC" else METHODS[method])
             results = [trained(graph, run, seed, epochs=epochs) for seed in seeds]
-            tests = [100 * r.best.test for r in results if r.best is not None and r.best.test is not None]
             paper = numbers.PREDICTION.get(name, {}).get((model, method))
-            rows.append([model, method, Spread(tests) if tests else None, paper])
+            rows.append([model, method, at_best(results, "test"), paper])
             outcome.settings[f"{name}, {model}"] = settings
         outcome.tables.append(Table(f"{name}: test accuracy, %", ["model", "method", "here", "paper"], rows))
         outcome.differences.append(f"{name}: {epochs} epochs; the paper's presets have 300 and more.")

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import track
@@ -20,6 +20,7 @@ from lmc.datasets import places
 from lmc.errors import DatasetError
 from lmc.graph import Graph
 from lmc.nn.model import Model
+from lmc.paper.outcome import Spread
 from lmc.presets import PRESETS
 from lmc.records import Result
 from lmc.training import Training
@@ -102,6 +103,13 @@ def trained(graph: Graph, settings: Tree, seed: int, **training: Any) -> Result:
     config = Config.of(merged(settings, {"training": {"seed": seed, **training}}))
     model = config.build_model(graph.num_features, graph.num_classes)
     return Training(graph, model, config.build_estimator(), **config.training).run()
+
+
+def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> Spread | None:
+    """The metric at the best validation epoch of every run, in per cent; None where there is none."""
+    found = [getattr(result.best, what) for result in results if result.best is not None]
+    known = [100 * value for value in found if value is not None]
+    return Spread(known) if known else None
 
 
 def job_of(settings: Tree, data: str, root: str | None) -> Job:

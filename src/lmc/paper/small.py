@@ -6,7 +6,7 @@ from lmc.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import curves
 from lmc.paper.outcome import Outcome, Spread, Table, Value
-from lmc.paper.runs import METHODS, SMALL_BATCH, Scale, Tree, shown, trained, with_method
+from lmc.paper.runs import METHODS, SMALL_BATCH, Scale, Tree, at_best, shown, trained, with_method
 
 # Kipf and Welling's: two layers of 16, decay on the first alone, dropout on both inputs.
 SETTINGS: Tree = {
@@ -34,12 +34,9 @@ def small(scale: Scale) -> Outcome:
             run = with_method(SETTINGS, SMALL_BATCH if method == "LMC" else METHODS[method])
             options = {"epochs": epochs, "parts": parts, "parts_per_batch": per_batch}
             found[method] = [trained(graph, run, seed, **options) for seed in seeds]
-            tests = [
-                100 * r.best.test for r in found[method] if r.best is not None and r.best.test is not None
-            ]
             paper = numbers.SMALL.get(name) if method == "GD" else None
             seconds = Spread([result.seconds for result in found[method]])
-            rows.append([name, method, Spread(tests), paper, seconds])
+            rows.append([name, method, at_best(found[method], "test"), paper, seconds])
         outcome.figures[name] = curves(found, "test", f"{name}: test accuracy over seconds of training")
     heads = ["graph", "method", "test accuracy, %", "Kipf and Welling", "seconds"]
     outcome.tables.append(Table("Small graphs", heads, rows))

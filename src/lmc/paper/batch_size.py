@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lmc.graph import Graph
 from lmc.paper import numbers
+from lmc.paper.figures import band
 from lmc.paper.outcome import Outcome, Table, Value
 from lmc.paper.runs import (
     METHODS,
@@ -22,12 +23,24 @@ from lmc.paper.runs import (
 )
 from lmc.records import Result
 
-SIZES = (1, 2, 5, 10)
+SIZES, PARTS = (1, 2, 5, 10), 80
 RATES = (1e-2, 3e-3, 1e-3)
+HEADS = [
+    "clusters",
+    "method",
+    "learning rate",
+    "best val, %",
+    "test, %",
+    "paper",
+    "goal, val %",
+    "epochs to it",
+]
 
 
 def batch_size(scale: Scale) -> Outcome:
     """Accuracy by clusters a batch (of 80), and epochs until a validation accuracy that both reach."""
+    from matplotlib.figure import Figure
+
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(20)
     rates = RATES[:1] if scale.quick else RATES
     outcome = Outcome({"runs": len(seeds), "epochs": epochs, "learning rates": rates}, about_data(graphs))
@@ -37,31 +50,40 @@ def batch_size(scale: Scale) -> Outcome:
     for name, graph in graphs.items():
         settings = settings_of("GCN", name)
         outcome.settings[name] = settings | {"LMC": SMALL_BATCH}
+        figure = Figure(figsize=(14, 3.8), layout="constrained")
         rows: list[list[Value]] = []
-        for size in shown(SIZES, f"batch-size on {name}"):
+        by_size = zip(SIZES, figure.subplots(1, len(SIZES), sharey=True), strict=True)
+        for size, axes in shown(by_size, f"batch-size on {name}"):
             found: dict[str, list[Result]] = {}
             chosen = {}
             for method, given in (("GAS", METHODS["GAS"]), ("LMC", SMALL_BATCH)):
                 run = with_method(settings, given)
                 chosen[method], found[method] = _searched(graph, run, size, epochs, seeds, rates)
             common = min(_mean_best(results) for results in found.values())
+            first = {method: _mean_epochs(results, common) for method, results in found.items()}
             for method, results in found.items():
                 paper = numbers.BATCH_SIZE["GCN"].get((size, method)) if name == "arxiv" else None
                 best, tests = at_best(results, "val"), at_best(results, "test")
-                first = _mean_epochs(results, common)
-                rows.append([size, method, f"{chosen[method]:g}", best, tests, paper, 100 * common, first])
-        heads = [
-            "clusters",
-            "method",
-            "learning rate",
-            "best val, %",
-            "test, %",
-            "paper",
-            "goal, val %",
-            "epochs to it",
-        ]
-        outcome.tables.append(Table(f"{name}: small batches", heads, rows))
+                rate = f"{chosen[method]:g}"
+                rows.append([size, method, rate, best, tests, paper, 100 * common, first[method]])
+            band(axes, found, "val", over="epochs")
+            axes.set_title(f"{size} of {PARTS} clusters")
+            outcome.findings.append(_finding(size, found, first, common))
+        axes.legend()
+        outcome.figures[name] = figure
+        outcome.tables.append(Table(f"{name}: small batches", HEADS, rows))
     return outcome
+
+
+def _finding(size: int, found: Mapping[str, Sequence[Result]], first: Mapping[str, int], goal: float) -> str:
+    """Who is first at the goal, and who ends higher."""
+    highest = {method: _mean_best(results) for method, results in found.items()}
+    sooner, higher = first["LMC"] < first["GAS"], highest["LMC"] >= highest["GAS"]
+    verdict = "LMC wins both" if sooner and higher else "LMC does not win both"
+    return (
+        f"{size} of {PARTS}: val {100 * goal:.2f} % in epoch {first['LMC']} (LMC), {first['GAS']} (GAS);"
+        f" highest {100 * highest['LMC']:.2f} % (LMC), {100 * highest['GAS']:.2f} % (GAS): {verdict}."
+    )
 
 
 def _searched(
@@ -69,12 +91,12 @@ def _searched(
 ) -> tuple[float, list[Result]]:
     """The learning rate that is best on the first seed, and the runs of all seeds with it."""
     first = {
-        rate: trained(graph, run, seeds[0], lr=rate, parts=80, parts_per_batch=size, epochs=epochs)
+        rate: trained(graph, run, seeds[0], lr=rate, parts=PARTS, parts_per_batch=size, epochs=epochs)
         for rate in rates
     }
     best = max(first, key=lambda rate: _best(first[rate]))
     more = [
-        trained(graph, run, seed, lr=best, parts=80, parts_per_batch=size, epochs=epochs)
+        trained(graph, run, seed, lr=best, parts=PARTS, parts_per_batch=size, epochs=epochs)
         for seed in seeds[1:]
     ]
     return best, [first[best], *more]
@@ -94,6 +116,6 @@ def _mean_curve(results: Sequence[Result]) -> list[float]:
     return [statistics.fmean(values) for values in zip(*curves, strict=True)]
 
 
-def _mean_epochs(results: Sequence[Result], goal: float) -> int | None:
-    """When the mean curve first reaches the goal."""
-    return next((epoch for epoch, val in enumerate(_mean_curve(results), 1) if val >= goal), None)
+def _mean_epochs(results: Sequence[Result], goal: float) -> int:
+    """When the mean curve first reaches a goal that it does reach."""
+    return next(epoch for epoch, val in enumerate(_mean_curve(results), 1) if val >= goal)

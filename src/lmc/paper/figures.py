@@ -1,9 +1,9 @@
-"""Curves over seconds: a mean over runs, with its deviation as a band."""
+"""Curves: a mean over runs, with its deviation as a band."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +30,22 @@ def curves(found: Mapping[str, Sequence[Result]], what: str, title: str) -> Figu
     return figure
 
 
-def band(axes: Axes, found: Mapping[str, Sequence[Result]], what: str) -> None:
-    """A line and a band per method, over the seconds of training."""
+def band(
+    axes: Axes,
+    found: Mapping[str, Sequence[Result]],
+    what: str,
+    over: Literal["seconds", "epochs"] = "seconds",
+) -> None:
+    """A line and a band per method, over the seconds of training or its epochs."""
     for method, results in found.items():
         epochs = min(len(result.history) for result in results)
-        seconds = np.mean(
-            [np.cumsum([r.seconds for r in result.history[:epochs]]) for result in results], axis=0
-        )
+        seconds = [np.cumsum([r.seconds for r in result.history[:epochs]]) for result in results]
+        places = np.mean(seconds, axis=0) if over == "seconds" else np.arange(1, epochs + 1)
         values = np.array([_smooth(result, what, epochs) for result in results])
         mean, deviation = values.mean(axis=0), values.std(axis=0)
-        (line,) = axes.plot(seconds, mean, label=method)
-        axes.fill_between(seconds, mean - deviation, mean + deviation, alpha=0.2, color=line.get_color())
-    axes.set_xlabel("seconds of training")
+        (line,) = axes.plot(places, mean, label=method)
+        axes.fill_between(places, mean - deviation, mean + deviation, alpha=0.2, color=line.get_color())
+    axes.set_xlabel("seconds of training" if over == "seconds" else "epochs")
     axes.set_ylabel("training loss" if what == "loss" else f"{what} accuracy")
     axes.grid(alpha=0.3)
 

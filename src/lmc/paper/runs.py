@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, TypeVar
 
 from rich.console import Console
@@ -102,7 +102,11 @@ def trained(graph: Graph, settings: Tree, seed: int, **training: Any) -> Result:
     """One run from beginning to end; nothing of it is kept on disk."""
     config = Config.of(merged(settings, {"training": {"seed": seed, **training}}))
     model = config.build_model(graph.num_features, graph.num_classes)
-    return Training(graph, model, config.build_estimator(), **config.training).run()
+    result = Training(graph, model, config.build_estimator(), **config.training).run()
+    reached = "" if result.best is None else f": val {result.best.val:.4f} in epoch {result.best.epoch}"
+    told = " ".join(f"{name} {value}" for name, value in training.items())
+    console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False)
+    return result
 
 
 def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> Spread | None:
@@ -131,8 +135,9 @@ def _model(settings: Tree, graph: Graph) -> Model:
     return Config.of(settings).build_model(graph.num_features, graph.num_classes)
 
 
+@cache
 def console() -> Console:
-    """Where progress is shown."""
+    """Where progress is shown: one for all, so that lines and bars keep out of each other's way."""
     return Console(stderr=True)
 
 

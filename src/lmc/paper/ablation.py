@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lmc.paper.figures import band
-from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.outcome import Outcome, Table, Value, ranked
 from lmc.paper.runs import (
     LARGE_BATCH,
     METHODS,
@@ -39,15 +39,16 @@ def ablation(scale: Scale) -> Outcome:
         rows: list[list[Value]] = []
         for axes, (scene, (size, lr, options)) in zip(figure.subplots(1, 2), SCENES.items(), strict=True):
             methods = {"C_f & C_b": options, "C_f": options | {"backward": False}, "GAS": METHODS["GAS"]}
-            found = {}
+            found, best = {}, {}
             for method in shown(methods, f"ablation, {scene} batches of {name}"):
                 run = with_method(settings, methods[method])
                 found[method] = [
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
                     for s in seeds
                 ]
-                vals, tests = at_best(found[method], "val"), at_best(found[method], "test")
-                rows.append([f"{scene} ({size} of 80)", method, vals, tests])
+                best[method] = at_best(found[method], "val")
+                rows.append([f"{scene} ({size} of 80)", method, best[method], at_best(found[method], "test")])
+            outcome.findings.append(f"{name}, {scene} batches, best val: {ranked(best)}.")
             band(axes, found, "test")
             axes.set_title(f"{scene} batches")
             axes.legend()

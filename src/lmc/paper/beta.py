@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.outcome import Outcome, Table, Value, ranked
 from lmc.paper.runs import (
     LARGE_BATCH,
     SMALL_BATCH,
@@ -45,14 +45,17 @@ def _searched(
         outcome.settings[name] = settings
         rows: list[list[Value]] = []
         for size, lr in RATES.items():
+            best = {}
             for value in shown(values, f"{option} at {size} of 80 clusters"):
                 run = with_method(settings, BEST[size] | {option: value})
                 results = [
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
                     for s in seeds
                 ]
-                vals, tests = at_best(results, "val"), at_best(results, "test")
-                rows.append([size, str(value), vals, tests, paper[size].get(value)])
+                best[str(value)] = at_best(results, "val")
+                tests = at_best(results, "test")
+                rows.append([size, str(value), best[str(value)], tests, paper[size].get(value)])
+            outcome.findings.append(f"{name}, {size} of 80, best val by {option}: {ranked(best)}.")
         heads = ["clusters", option, "best val, %", "test, %", "paper, %"]
         outcome.tables.append(Table(f"{name}: LMC over {option}", heads, rows))
     return outcome

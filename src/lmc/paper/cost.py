@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 from lmc.batching import reserved_messages
 from lmc.bench.run import peaks_of, seconds_of
 from lmc.config import merged
@@ -35,9 +37,12 @@ def epoch_time(scale: Scale) -> Outcome:
             outcome.settings[f"{name}, {model}"] = settings
             methods = {m: METHODS[m] for m in ("CLUSTER", "GAS", "FM")} | {"LMC": settings["method"]}
             jobs = {m: job_of(with_method(settings, given), name, scale.root) for m, given in methods.items()}
-            for method, seconds in seconds_of(jobs, rounds, f"epoch-time, {model}", console()).items():
+            found = seconds_of(jobs, rounds, f"epoch-time, {model}", console())
+            for method, seconds in found.items():
                 paper = numbers.EPOCH_TIME.get(name, {}).get((model, method))
                 rows.append([model, method, Spread(seconds), paper])
+            ratio = statistics.median(found["LMC"]) / statistics.median(found["GAS"])
+            outcome.findings.append(f"{model} on {name}: an epoch of LMC takes {ratio:.2f} times one of GAS.")
         outcome.tables.append(Table(f"{name}: seconds an epoch", ["model", "method", "here", "paper"], rows))
     return outcome
 
@@ -73,6 +78,11 @@ def memory(scale: Scale) -> Outcome:
             rows.append([batch, method, here[0], paper[0], here[1], paper[1], here[2], paper[2]])
         heads = ["clusters", "method", "MB", "paper", "forward, %", "paper", "backward, %", "paper"]
         outcome.tables.append(Table(f"{name}: memory and reserved messages", heads, rows, digits=0))
-        if not graph.num_features:
+        if peaks:
+            one, whole = peaks["1 LMC"] / 1e6, peaks["all GD"] / 1e6
+            outcome.findings.append(
+                f"{name}: a step of LMC with one cluster holds {one:.0f} MB, {one / whole:.2f} of full batch."
+            )
+        else:
             outcome.differences.append(f"{name} has no features: messages only.")
     return outcome

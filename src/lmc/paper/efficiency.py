@@ -51,23 +51,21 @@ def efficiency(scale: Scale) -> Outcome:
             }
             jobs = {m: job_of(with_method(settings, methods[m]), name, scale.root) for m in COMPARED}
             peaks = peaks_of(jobs, "memory", console())
+            needed: dict[str, str] = {}
             for method, results in found.items():
                 reached = [compare({method: result}, target)[1][0] for result in results]
                 paper = numbers.EFFICIENCY.get(name, {}).get((model, method), (None, None, None))
                 have = [row for row in reached if row.epochs is not None and row.seconds is not None]
-                rows.append(
-                    [
-                        model,
-                        method,
-                        f"{len(have)} of {len(seeds)}",
-                        Spread([float(row.epochs or 0) for row in have]) if have else None,
-                        paper[0],
-                        Spread([row.seconds or 0.0 for row in have]) if have else None,
-                        paper[1],
-                        peaks[method] / 1e6,
-                        paper[2],
-                    ]
-                )
+                took = Spread([float(row.epochs or 0) for row in have]) if have else None
+                seconds = Spread([row.seconds or 0.0 for row in have]) if have else None
+                count = f"{len(have)} of {len(seeds)}"
+                peak = peaks[method] / 1e6
+                rows.append([model, method, count, took, paper[0], seconds, paper[1], peak, paper[2]])
+                mean = f"{took.mean:.1f} epochs" if took else "never"
+                needed[method] = f"{method} {mean} ({count})"
+            outcome.findings.append(
+                f"{model} on {name}, to {100 * (target or 0):.2f} %: {', '.join(needed.values())}."
+            )
             figure = Figure(figsize=(11, 4.2), layout="constrained")
             left, right = figure.subplots(1, 2)
             band(left, found, "loss")

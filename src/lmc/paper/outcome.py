@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,17 @@ class Spread:
 
 
 Value = Spread | float | int | str | None
+
+
+def ranked(found: Mapping[str, Spread | None]) -> str:
+    """From the highest mean to the lowest.
+
+    >>> ranked({"GAS": Spread([70.0, 71.0]), "LMC": Spread([71.2])})
+    'LMC 71.20, GAS 70.50 ± 0.71'
+    """
+    known = {name: spread for name, spread in found.items() if spread is not None}
+    order = sorted(known, key=lambda name: -known[name].mean)
+    return ", ".join(f"{name} {known[name].shown(2)}" for name in order)
 
 
 @dataclass(frozen=True)

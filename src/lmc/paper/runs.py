@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal, TypeVar
@@ -15,6 +15,7 @@ import lmc
 from lmc import published
 from lmc.bench import rows
 from lmc.bench.run import Job
+from lmc.callbacks import Callback
 from lmc.config import Config, merged
 from lmc.datasets import places
 from lmc.errors import DatasetError
@@ -98,11 +99,13 @@ def with_method(settings: Tree, method: dict[str, Any]) -> Tree:
     return {**settings, "method": method}
 
 
-def trained(graph: Graph, settings: Tree, seed: int, **training: Any) -> Result:
+def trained(
+    graph: Graph, settings: Tree, seed: int, callbacks: Sequence[Callback] = (), **training: Any
+) -> Result:
     """One run from beginning to end; nothing of it is kept on disk."""
     config = Config.of(merged(settings, {"training": {"seed": seed, **training}}))
     model = config.build_model(graph.num_features, graph.num_classes)
-    result = Training(graph, model, config.build_estimator(), **config.training).run()
+    result = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training).run()
     reached = "" if result.best is None else f": val {result.best.val:.4f} in epoch {result.best.epoch}"
     told = " ".join(f"{name} {value}" for name, value in training.items())
     console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False)

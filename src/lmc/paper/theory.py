@@ -30,11 +30,11 @@ def theory(scale: Scale) -> Outcome:
         {"graph": repr(graph), "clusters": PARTS, "clusters a batch": PER_BATCH, "model": "GCN 3 x 32"},
         ["The theorems speak of any graph; this is one, small enough for exact gradients."],
     )
-    outcome.tables.append(_unbiased(graph, scale))
+    _unbiased(graph, scale, outcome)
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    outcome.tables.append(_bias(graph, scale, left))
-    outcome.tables.append(_stationary(graph, scale, right))
+    _bias(graph, scale, outcome, left)
+    _stationary(graph, scale, outcome, right)
     outcome.figures["bias-and-gradient"] = figure
     return outcome
 
@@ -54,7 +54,7 @@ def _full(graph: lmc.Graph, model: lmc.GCN) -> Tensor:
     return _flat(estimator.estimate(estimator.whole)[1])
 
 
-def _unbiased(graph: lmc.Graph, scale: Scale) -> Table:
+def _unbiased(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> None:
     """Theorem 1: the mean of backward SGD over K random batches is the gradient, up to K^-1/2."""
     model = _model(graph)
     full = _full(graph, model)
@@ -71,29 +71,42 @@ def _unbiased(graph: lmc.Graph, scale: Scale) -> Table:
         found = torch.stack(estimates)
         deviation = float(found.var(0).sum().sqrt() / full.norm())
         error = float((found.mean(0) - full).norm() / full.norm())
-        rows.append([count, error, deviation / math.sqrt(count), 1.96 * deviation / math.sqrt(count)])
+        bound = 1.96 * deviation / math.sqrt(count)
+        rows.append([count, error, deviation / math.sqrt(count), bound])
     heads = ["batches", "||mean - gradient||", "standard error", "95 % bound"]
-    return Table("Theorem 1: backward SGD is unbiased (relative to ||gradient||)", heads, rows, digits=4)
+    title = "Theorem 1: backward SGD is unbiased (relative to ||gradient||)"
+    outcome.tables.append(Table(title, heads, rows, digits=4))
+    outcome.findings.append(
+        f"Theorem 1: over {count} batches the mean is {error:.4f} from the gradient,"
+        f" {'within' if error <= bound else 'outside'} its 95 % bound of {bound:.4f}."
+    )
 
 
-def _bias(graph: lmc.Graph, scale: Scale, axes: Axes) -> Table:
+def _bias(graph: lmc.Graph, scale: Scale, outcome: Outcome, axes: Axes) -> None:
     """Theorem 2: bias <= C (eta + rho^k) + beta: it falls with the steps to a level of the learning rate."""
     epochs = scale.epochs_of(30)
     rows: list[list[Value]] = []
+    ends: dict[tuple[float, float], float] = {}
     for lr in shown(RATES, "theorem 2"):
         for alpha in ALPHAS:
             biases = _trained(graph, lmc.LMC(alpha), lr, epochs)[0]
             axes.semilogy(range(1, epochs + 1), biases, label=f"lr {lr:g}, alpha {alpha:g}")
-            rows.append([f"{lr:g}", f"{alpha:g}", biases[0], statistics.fmean(biases[-5:])])
+            ends[lr, alpha] = statistics.fmean(biases[-5:])
+            rows.append([f"{lr:g}", f"{alpha:g}", biases[0], ends[lr, alpha]])
     axes.set_xlabel("epochs")
     axes.set_ylabel("bias over ||gradient||")
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
     heads = ["learning rate", "alpha", "bias after one epoch", "bias at the end"]
-    return Table("Theorem 2: the bias of LMC", heads, rows, digits=4)
+    outcome.tables.append(Table("Theorem 2: the bias of LMC", heads, rows, digits=4))
+    by_rate = ", ".join(f"{ends[lr, 0.0]:.4f} at lr {lr:g}" for lr in RATES)
+    by_alpha = ", ".join(f"{ends[RATES[-1], alpha]:.4f} at alpha {alpha:g}" for alpha in ALPHAS)
+    outcome.findings.append(
+        f"Theorem 2: with alpha 0 the bias ends at {by_rate}; with lr {RATES[-1]:g} at {by_alpha}."
+    )
 
 
-def _stationary(graph: lmc.Graph, scale: Scale, axes: Axes) -> Table:
+def _stationary(graph: lmc.Graph, scale: Scale, outcome: Outcome, axes: Axes) -> None:
     """Theorem 3: the norm of the full gradient goes to zero."""
     epochs = scale.epochs_of(60)
     rows: list[list[Value]] = []
@@ -106,9 +119,10 @@ def _stationary(graph: lmc.Graph, scale: Scale, axes: Axes) -> Table:
     axes.set_ylabel("norm of the full gradient")
     axes.legend()
     axes.grid(alpha=0.3)
-    return Table(
-        "Theorem 3: ||gradient|| in training", ["method", "after one epoch", "at the end"], rows, digits=5
-    )
+    heads = ["method", "after one epoch", "at the end"]
+    outcome.tables.append(Table("Theorem 3: ||gradient|| in training", heads, rows, digits=5))
+    said = ", ".join(f"{row[0]} {row[2]:.5f}" for row in rows)
+    outcome.findings.append(f"Theorem 3: the gradient's norm ends at {said}.")
 
 
 def _trained(

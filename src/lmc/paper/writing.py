@@ -55,7 +55,7 @@ def markdown(name: str, outcome: Outcome, made: Mapping[str, Any]) -> str:
     lines += ["Differs from the paper:", "", *(f"- {said}" for said in outcome.differences), ""]
     for table in outcome.tables:
         lines += [table.markdown(), ""]
-    lines += [f"- {said}" for said in outcome.findings]
+    lines += ["Found:", "", *(f"- {said}" for said in outcome.findings), ""]
     lines += [f"![{figure}]({name}-{figure}.png)\n" for figure in outcome.figures]
     lines += ["Settings:", "", "```json", json.dumps(outcome.settings, indent=1, default=str), "```"]
     return "\n".join(lines) + "\n"

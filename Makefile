@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export LMC_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-long bench bench-quick format clean
+.PHONY: demo test test-long fuzz bench bench-quick format clean
 
 demo: $(INSTALLED)
 	$(BIN)/lmc demo
@@ -22,6 +22,10 @@ test: $(INSTALLED)
 # What takes minutes: figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.
 test-long: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m long
+
+# Random examples without an end: until one fails, or Ctrl-C.
+fuzz: $(INSTALLED)
+	while $(BIN)/pytest -n 2 --dist worksteal -m fuzz --hypothesis-profile fuzz tests; do :; done
 
 # On a quiet machine only: nothing else may run beside it.
 bench: $(INSTALLED)

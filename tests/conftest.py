@@ -13,6 +13,7 @@ import lmc
 torch.set_num_threads(1)
 
 settings.register_profile("lmc", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", settings.get_profile("lmc"), max_examples=2000)
 settings.load_profile("lmc")
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -23,7 +23,7 @@ from lmc.estimators.full_batch import FullBatch
 from lmc.estimators.gas import GAS
 from lmc.estimators.graphfm import GraphFM
 from lmc.estimators.lmc import LMC
-from lmc.files import one_line
+from lmc.files import one_line, read_text_bytes
 from lmc.graph import Graph
 from lmc.nn.gcn import GCN
 from lmc.nn.gcnii import GCNII
@@ -101,8 +101,8 @@ class Config:
     def read(file: Path) -> dict[str, Any]:
         """The tree of a TOML file."""
         try:
-            return tomllib.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return tomllib.loads(read_text_bytes(file).decode())
+        except (OSError, ValueError, RecursionError) as error:
             raise ArgumentError(f"{file}: not a TOML file that can be read ({one_line(error)})") from None
 
     def _resolved(self) -> Config:
@@ -136,7 +136,12 @@ class Config:
         torch.manual_seed(check.whole_number("seed", self.training.get("seed", 0), 0))
         options = dict(self.model)
         kind = MODELS[options.pop("name")]
-        return kind(in_features, options.pop("hidden"), out_features, **options)
+        hidden = options.pop("hidden")
+        try:
+            return kind(in_features, hidden, out_features, **options)
+        except RuntimeError as error:  # of torch, for widths whose weights no memory holds
+            widths = f"hidden={hidden}, {in_features} features and {out_features} classes"
+            raise ArgumentError(f"model: cannot be built with {widths} ({one_line(error)})") from None
 
     def build_estimator(self) -> Estimator:
         """The estimator."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import zipfile
 import zlib
@@ -13,27 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lmc import addressed, published, storage
+from lmc import addressed, memory_use, published, storage
 from lmc.errors import DatasetError, GraphError
-from lmc.files import one_line
+from lmc.files import DAMAGED_ARRAY, one_line, regular
 from lmc.graph import Graph
 from lmc.pyg import MASKS
 from lmc.synthetic import synthetic
 
 # What a damaged archive makes numpy and zipfile raise.
 _UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
+    *DAMAGED_ARRAY,
     KeyError,
     NotImplementedError,
-    OverflowError,
-    MemoryError,
     RuntimeError,
-    TypeError,
     zipfile.BadZipFile,
     zlib.error,
 )
+MOST_UNPACKED, MOST_RATIO = 1 << 28, 200
+"""An archive that unpacks to more bytes than these, and than this many times its own, is no graph's."""
 KNOWN_FILES = ("amazon_photo", "arxiv", "citeseer", "cora", "flickr-graph", "pubmed")
 
 
@@ -98,7 +96,8 @@ def _not_found(name: str, root: str | Path | None) -> str:
 def read_npz(file: Path) -> Graph:
     """A graph from a neutral `.npz` file; see `load` for what it holds."""
     try:
-        with open(file, "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as archive:
+        with open(regular(file), "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as archive:
+            _check_promise(archive, file)
             arrays = {name: archive[name] for name in archive.files}
     except _UNREADABLE as error:
         raise DatasetError(f"{file}: not a readable .npz of plain arrays ({one_line(error)})") from None
@@ -126,12 +125,29 @@ def read_npz(file: Path) -> Graph:
         raise DatasetError(f"{file}: not a graph ({one_line(error)})") from None
 
 
+def _check_promise(archive: np.lib.npyio.NpzFile, file: Path) -> None:
+    """Raise DatasetError where unpacking would fill the memory: a few bytes can promise any number."""
+    assert archive.zip is not None
+    promised = sum([entry.file_size for entry in archive.zip.infolist()])
+    free = memory_use.free()
+    if free is not None and promised > free:
+        sizes = f"{promised / 1e9:.2g} GB unpacked, {free / 1e9:.2g} GB are free"
+        raise DatasetError(f"{file}: {sizes}; a folder from Graph.save is opened without unpacking")
+    if promised > MOST_UNPACKED and promised > MOST_RATIO * file.stat().st_size:
+        raise DatasetError(f"{file}: {promised / 1e9:.2g} GB unpacked, {MOST_RATIO} times its size or more")
+
+
 def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
     """Dense features, from dense or sparse ones."""
     if "x_indptr" not in arrays:
         return arrays.get("x")
     data = np.asarray(arrays["x_data"])
     data = data if data.dtype == np.float64 else data.astype(np.float32)  # scipy has no half precision
+    dense, free = data.itemsize * math.prod(map(int, arrays["x_shape"])), memory_use.free()
+    if free is not None and dense > free:
+        raise GraphError(
+            f"x_shape = {arrays['x_shape'].tolist()}: {dense / 1e9:.2g} GB, {free / 1e9:.2g} GB are free"
+        )
     entries = (data, arrays["x_indices"], arrays["x_indptr"])
     matrix = sparse.csr_array(entries, shape=tuple(arrays["x_shape"]))
     matrix.check_format(full_check=True)

@@ -3,10 +3,49 @@
 from __future__ import annotations
 
 import os
+import stat
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
 from typing import BinaryIO
+
+LARGEST_TEXT = 64 << 20
+"""Bytes of a text that is read whole; those of the library have some thousands."""
+
+
+DAMAGED_ARRAY = (
+    OSError,
+    ValueError,
+    EOFError,
+    OverflowError,
+    TypeError,
+    MemoryError,
+    TokenError,
+    SyntaxError,
+)
+"""What numpy raises for a `.npy` that is none; its header is read as a Python literal."""
+
+
+def regular(file: Path) -> Path:
+    """The file itself; OSError where it is something else, such as a pipe, which would never end.
+
+    >>> regular(Path("/"))
+    Traceback (most recent call last):
+    OSError: not a regular file
+    """
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError("not a regular file")
+    return file
+
+
+def read_text_bytes(file: Path) -> bytes:
+    """All bytes of a text file; OSError where it is no regular file, or larger than any text of ours."""
+    with open(regular(file), "rb") as opened:
+        content = opened.read(LARGEST_TEXT + 1)
+    if len(content) > LARGEST_TEXT:
+        raise OSError(f"larger than {LARGEST_TEXT >> 20} MB")
+    return content
 
 
 def write_synced(file: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -37,8 +76,11 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
     b'whole'
     """
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
-    write_synced(partial, write)
-    os.replace(partial, file)
+    try:
+        write_synced(partial, write)
+        os.replace(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:

@@ -75,7 +75,7 @@ def need(
         num_nodes: nodes in the graph.
         itemsize: bytes of a number in the computation.
         remembered: the layers, from 1 to L, whose embeddings and whose auxiliaries are kept, as
-            `remembered()` of an estimator gives them. None for LMC's: 1 .. L and 1 .. L - 1.
+            `remembered(L)` of an estimator gives them. None for LMC's: 1 .. L and 1 .. L - 1.
         messages: entries of the batch's blocks.
         history_itemsize: bytes of a number in the histories; None for `itemsize`.
 

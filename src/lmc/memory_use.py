@@ -1,4 +1,4 @@
-"""How much memory the process has held."""
+"""How much memory the process has held, and how much is left."""
 
 from __future__ import annotations
 
@@ -33,12 +33,52 @@ def now() -> int:
     return _resident("VmRSS")
 
 
-def _resident(field: str) -> int:
+def free() -> int | None:
+    """Bytes that the process may still take before something ends it; None where that is unknown.
+
+    >>> free() is None or free() > 1 << 20
+    True
+    """
+    known = [left for left in (_system(), _container(), _address_space()) if left is not None]
+    return max(0, min(known)) if known else None
+
+
+def _system() -> int | None:
+    return _field(Path("/proc/meminfo"), "MemAvailable:", unit=1024)
+
+
+def _container() -> int | None:
+    """The limit of the control group, less what it holds besides the cache of files."""
+    group = Path("/sys/fs/cgroup")
     try:
-        lines = _STATUS.read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
+        most, held = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+    except (OSError, ValueError):  # no such group, or "max": no limit
+        return None
+    return most - held + (_field(group / "memory.stat", "file ") or 0)
+
+
+def _address_space() -> int | None:
+    if os.name != "posix":
+        return None
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    held = _field(_STATUS, "VmSize:", unit=1024)
+    return None if most == resource.RLIM_INFINITY or held is None else most - held
+
+
+def _field(file: Path, name: str, unit: int = 1) -> int | None:
+    """The number behind a name, in a file of the system."""
+    try:
+        lines = file.read_text().splitlines()
+        return unit * next(int(line.split()[1]) for line in lines if line.startswith(name))
     except (OSError, StopIteration):
-        return _most_ever()
+        return None
+
+
+def _resident(field: str) -> int:
+    held = _field(_STATUS, field, unit=1024)
+    return _most_ever() if held is None else held
 
 
 def _most_ever() -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lmc import addressed
 from lmc import validation as check
-from lmc.files import cache_folder, write_atomically
+from lmc.files import DAMAGED_ARRAY, cache_folder, regular, write_atomically
 from lmc.graph import Graph
 
 Method = Literal["metis", "bfs", "random"]
@@ -129,8 +129,8 @@ def _read(file: Path | None, num_nodes: int) -> NDArray[np.int64] | None:
     if file is None:
         return None
     try:
-        clusters: NDArray[np.int64] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        clusters: NDArray[np.int64] = np.array(np.lib.format.open_memmap(regular(file), mode="r"))
+    except DAMAGED_ARRAY:
         return None
     fits = clusters.shape == (num_nodes,) and np.issubdtype(clusters.dtype, np.integer)
     return clusters if fits and np.array_equal(_without_gaps(clusters), clusters) else None

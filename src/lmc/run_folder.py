@@ -19,7 +19,7 @@ from lmc.callbacks import Callback
 from lmc.config import Config
 from lmc.environment import environment
 from lmc.errors import ArgumentError, RunError
-from lmc.files import one_line, write_atomically
+from lmc.files import one_line, read_text_bytes, write_atomically
 from lmc.graph import Graph
 from lmc.inference import predict
 from lmc.records import Record, Result
@@ -54,6 +54,9 @@ class RunFolder(Callback):
     def __enter__(self) -> RunFolder:
         if self.resume and not self.folder.is_dir():
             raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
+        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, LOCK):
+            if (self.folder / name).is_symlink():  # which would lead writing out of the folder
+                raise RunError(f"{self.folder / name}: a symbolic link, which is not of a run")
         with self._writing():
             (self.folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
             self._lock = open(self.folder / LOCK, "a")
@@ -177,14 +180,18 @@ def read_metrics(file: Path) -> tuple[list[dict[str, Any]], int]:
     """The records of a metrics file, and how many bytes of it are whole lines."""
     records: list[dict[str, Any]] = []
     whole = 0
-    if not file.exists():
+    try:
+        content = read_text_bytes(file)
+    except FileNotFoundError:
         return records, whole
-    for line in file.read_bytes().splitlines(keepends=True):
+    except OSError as error:
+        raise RunError(f"{file}: cannot be read ({one_line(error)})") from None
+    for line in content.splitlines(keepends=True):
         if not line.endswith(b"\n"):
             break
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
             break
@@ -198,7 +205,7 @@ def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
         training.load_state(state)
     except ArgumentError:
         raise
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise RunError(f"{folder}: its checkpoint is of another run ({one_line(error)})") from None
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from lmc import checkpoint
 from lmc import validation as check
 from lmc.callbacks import Callback
 from lmc.config import Config
-from lmc.errors import ArgumentError, RunError
+from lmc.errors import ArgumentError, DatasetError, RunError
 from lmc.files import one_line
 from lmc.graph import Graph
 from lmc.inference import predict
@@ -35,9 +36,10 @@ def train(
     graph: Graph | None = None,
 ) -> Result:
     """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
-    graph = graph or config.load_graph()
-    model = config.build_model(graph.num_features, graph.num_classes)
-    training = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training)
+    with _naming(out / CONFIG) if resume else nullcontext():
+        graph = graph or config.load_graph()
+        model = config.build_model(graph.num_features, graph.num_classes)
+        training = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training)
     about = {
         "config": config.to_tree(),
         "task": graph.task,
@@ -52,7 +54,18 @@ def config_of(folder: Path) -> Config:
     """The configuration of a run."""
     if not (folder / CONFIG).is_file():
         raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it)")
-    return Config.of(Config.read(folder / CONFIG))
+    tree = Config.read(folder / CONFIG)
+    with _naming(folder / CONFIG):
+        return Config.of(tree)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """A setting that is wrong is wrong in this file."""
+    try:
+        yield
+    except (ArgumentError, DatasetError) as error:
+        raise type(error)(f"{file}: {error}") from None
 
 
 def best_model(folder: Path) -> tuple[Model, Task]:
@@ -61,10 +74,16 @@ def best_model(folder: Path) -> tuple[Model, Task]:
     weights, about = checkpoint.load_weights(folder / BEST)
     try:
         config = Config.of(about["config"])
+        with torch.device("meta"):  # the file may promise more than it holds: no memory before it is known
+            promised = config.build_model(about["in_features"], about["out_features"]).state_dict()
+        if {name: value.shape for name, value in promised.items()} != {
+            n: w.shape for n, w in weights.items()
+        }:
+            raise KeyError("its tensors are not those of its model")
         model = config.build_model(about["in_features"], about["out_features"])
         model.load_state_dict(weights)
         return model, cast(Task, check.one_of("task", about["task"], Task))
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise RunError(f"{folder / BEST}: not the weights of its run ({one_line(error)})") from None
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmc.errors import GraphError
-from lmc.files import one_line, write_atomically, write_synced
+from lmc.files import DAMAGED_ARRAY, one_line, read_text_bytes, regular, write_atomically, write_synced
 
 HEADER = "graph.json"
 FORMAT = "lmc-graph"
@@ -78,7 +78,7 @@ def open_folder(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def _header(path: Path) -> dict[str, Any]:
     file = path / HEADER
     try:
-        header = json.loads(file.read_text(encoding="utf-8"))
+        header = json.loads(read_text_bytes(file))
     except FileNotFoundError:
         raise GraphError(f"{path}: not a graph folder, {HEADER} is missing") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -104,6 +104,6 @@ def _arrays(path: Path, header: dict[str, Any]) -> dict[str, NDArray[Any]]:
 
 def _mapped(file: Path) -> NDArray[Any]:
     try:
-        return np.lib.format.open_memmap(file, mode="c")
-    except (OSError, ValueError, EOFError, OverflowError, TypeError) as error:
+        return np.lib.format.open_memmap(regular(file), mode="c")
+    except DAMAGED_ARRAY as error:
         raise GraphError(f"{file}: cannot be read ({one_line(error)})") from None

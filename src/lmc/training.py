@@ -25,11 +25,13 @@ from lmc.estimators.base import Estimator, Init
 from lmc.graph import Graph
 from lmc.inference import predict
 from lmc.losses import Loss
+from lmc.memory_check import check_memory
 from lmc.metrics import evaluate, metric_of
 from lmc.nn.model import Model
 from lmc.optimizers import MakeOptimizer, MakeScheduler, make_optimizer, make_scheduler
 from lmc.partition import Method, partition
 from lmc.records import Record, Result
+from lmc.resumed import check_state
 
 State = dict[str, Any]
 
@@ -91,6 +93,13 @@ class Training:
     def __post_init__(self) -> None:
         self._check()
         self.metric = metric_of(self.graph.task)
+        self.clusters: Tensor | None = None
+        self.steps = 1
+        if self.estimator.needs_parts:
+            assert self.parts is not None
+            self.clusters = partition(self.graph, self.parts, self.partition, self.seed)
+            self.steps = -(-len(torch.unique(self.clusters)) // self.parts_per_batch)
+        check_memory(self.graph, self.model, self.estimator, self.clusters, self.parts_per_batch)
         self.estimator.bind(self.model, self.graph, self.init, self.loss, self.seed)
         self._optimizer = make_optimizer(
             self.optimizer, self.model, self.lr, self.weight_decay, self.head_weight_decay
@@ -98,12 +107,6 @@ class Training:
         self._scheduler = make_scheduler(
             self.scheduler, self._optimizer, self.epochs, self.metric.higher_is_better
         )
-        self.clusters: Tensor | None = None
-        self.steps = 1
-        if self.estimator.needs_parts:
-            assert self.parts is not None
-            self.clusters = partition(self.graph, self.parts, self.partition, self.seed)
-            self.steps = -(-len(torch.unique(self.clusters)) // self.parts_per_batch)
         self.epoch = self.step = 0
         self.records: list[Record] = []
         self.best: Record | None = None
@@ -289,7 +292,9 @@ class Training:
         }
 
     def load_state(self, state: State) -> None:
-        """Stand where a run of the same options stood."""
+        """Stand where a run of the same options stood; ValueError where no such run wrote it."""
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        check_state(self.state(), state, self.steps, parameters)
         if state["epoch"] > self.epochs:
             raise ArgumentError(f"epochs={self.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]

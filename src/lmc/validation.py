@@ -15,6 +15,8 @@ from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 
 Task = Literal["multiclass", "multilabel", "regression"]
+MOST_CLASSES = 1 << 16
+"""That labels alone can announce, on a graph of fewer nodes: a label beyond is a mistake."""
 
 
 def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
@@ -236,7 +238,10 @@ def labels(
     if task == "multiclass":
         _require_shape("y", y, y.ndim == 1, f"must be ({num_nodes},) for classes")
         y = integers("y", y, "classes must be integers").long()
-        num_classes = num_classes or max(1, int(y.max()) + 1)
+        if num_classes is None:
+            most = max(MOST_CLASSES, num_nodes)
+            _reject("y", y, y >= most, f"classes must be below {most}, unless num_classes says how many")
+            num_classes = max(1, int(y.max()) + 1)
         rule = f"classes must be in 0..{num_classes - 1}, or -1 for unlabelled"
         _reject("y", y, (y < -1) | (y > num_classes - 1), rule)
         return y, task, num_classes

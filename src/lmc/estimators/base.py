@@ -39,6 +39,9 @@ class Estimator(ABC):
     needs_parts = True
     """Whether it works on batches; if not, every step is on the whole graph."""
 
+    precision: Precision = "full"
+    """Of what is remembered."""
+
     model: Model
     graph: Graph
     loss: Loss
@@ -78,6 +81,10 @@ class Estimator(ABC):
     def whole(self) -> Batch:
         """The batch of all nodes."""
         return self.graph.batch(torch.arange(self.graph.num_nodes))
+
+    def remembered(self, depth: int) -> tuple[range, range]:
+        """The layers behind which embeddings and auxiliary variables are kept, from 1 to `depth`."""
+        return range(0), range(0)
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
@@ -163,16 +170,16 @@ class HistoryEstimator(Estimator):
     def __post_init__(self) -> None:
         check.one_of("precision", self.precision, Precision)
 
-    def remembered(self) -> tuple[range, range]:
-        """The layers behind which embeddings and auxiliary variables are kept, from 1 to L."""
-        return range(1, len(self._widths)), range(0)
+    def remembered(self, depth: int) -> tuple[range, range]:
+        """Embeddings alone."""
+        return range(1, depth), range(0)
 
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
         dtype = torch.float16 if self.precision == "half" else self.graph.x.dtype
         nodes, widths = self.graph.num_nodes, self._widths
-        embeddings, auxiliaries = self.remembered()
+        embeddings, auxiliaries = self.remembered(len(widths))
         self.embeddings = {at: History(nodes, widths[at - 1], dtype) for at in embeddings}
         self.auxiliaries = {at: History(nodes, widths[at - 1], dtype) for at in auxiliaries}
         if self._init == "exact":

@@ -67,11 +67,10 @@ class LMC(HistoryEstimator):
         switches = f"forward={self.compensate_forward}, backward={self.compensate_backward}"
         return f"LMC(alpha={self.alpha}, score={self.score!r}, {switches}, precision={self.precision!r})"
 
-    def remembered(self) -> tuple[range, range]:
+    def remembered(self, depth: int) -> tuple[range, range]:
         """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it."""
-        depth = len(self._widths)
         if not self.compensate_backward:
-            return super().remembered()
+            return super().remembered(depth)
         return range(1, depth + 1), range(1, depth)
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from lmc import validation as check
 from lmc.errors import ArgumentError
-from lmc.nn.model import Identity, Layer, LinearLayer, Model, NodeWise
+from lmc.nn.model import MOST_LAYERS, Identity, Layer, LinearLayer, Model, NodeWise
 from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
 
 
@@ -85,8 +86,7 @@ class GCN(Model):
 
 def _widths(hidden: int | list[int], boundaries: int, layers: int) -> list[int]:
     """One width per hidden boundary."""
-    if layers < 1:
-        raise ArgumentError(f"layers={layers}: must be 1 or more")
+    check.whole_number("layers", layers, 1, MOST_LAYERS)
     widths = [hidden] * boundaries if isinstance(hidden, int) else list(hidden)
     if len(widths) != boundaries:
         raise ArgumentError(f"hidden={hidden}: must be one width, or {boundaries} of them")

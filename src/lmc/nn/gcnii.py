@@ -6,8 +6,9 @@ import math
 
 from torch import Tensor
 
+from lmc import validation as check
 from lmc.errors import ArgumentError
-from lmc.nn.model import Layer, LinearLayer, Model, NodeWise
+from lmc.nn.model import MOST_LAYERS, Layer, LinearLayer, Model, NodeWise
 from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
 
 
@@ -75,8 +76,7 @@ class GCNII(Model):
         residual: bool = False,
         shared_weights: bool = True,
     ) -> None:
-        if layers < 1:
-            raise ArgumentError(f"layers={layers}: must be 1 or more")
+        check.whole_number("layers", layers, 1, MOST_LAYERS)
         if not 0 <= alpha <= 1:
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
         if theta < 0:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from lmc.batch import Batch
     from lmc.graph import Graph
 
+MOST_LAYERS = 1000
+"""More are a mistake, or a file that wants to take all memory there is."""
+
 
 class NodeWise(nn.Module, ABC):
     """A function of each node's own vector, which knows the nodes behind its rows."""

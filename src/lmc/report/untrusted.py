@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lmc.errors import RunError
-from lmc.files import one_line
+from lmc.files import one_line, read_text_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 def content(file: Path) -> bytes:
     """The bytes of a file; else RunError."""
     try:
-        return file.read_bytes()
+        return read_text_bytes(file)
     except OSError as error:
         raise RunError(f"{file}: cannot be read ({one_line(error)})") from None
 

@@ -6,12 +6,21 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
 from lmc.cli import main
 
 COMMAND = str(Path(sys.executable).with_name("lmc"))
+METHODS = {
+    "gd": [],
+    "backward-sgd": [],
+    "cluster": [],
+    "gas": [],
+    "fm": ["--set", "method.momentum=0.3"],
+    "lmc": ["--alpha", "0.4"],
+}
 TIMES = ("seconds", "evaluation_seconds", "memory")
 
 
@@ -55,6 +64,18 @@ def fails(code, *arguments, through=run, **options):
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("lmc: ")
     return lines[0]
+
+
+def arguments(graph, method="lmc", epochs=10):
+    sizes = ["--hidden", "8", "--layers", "2", "--dropout", "0.3", "--norm", "batch"]
+    batches = ["--parts", "6", "--parts-per-batch", "2"]
+    return ["--data", graph, *sizes, "--method", method, *METHODS[method], *batches, "--epochs", epochs]
+
+
+def wait_for_epochs(folder, number, process):
+    file = folder / "metrics.jsonl"
+    while process.poll() is None and (not file.exists() or file.read_bytes().count(b"\n") < number):
+        time.sleep(0.002)
 
 
 def metrics(folder):

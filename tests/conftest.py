@@ -34,6 +34,14 @@ def _either_kernels(request, monkeypatch):
     monkeypatch.setenv("LMC_KERNELS", request.param)
 
 
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """A graph whose epochs take a few hundredths of a second."""
+    folder = tmp_path_factory.mktemp("graph") / "small"
+    lmc.synthetic(nodes=400, features=8, seed=1).save(folder)
+    return folder
+
+
 _loaded = {}
 
 

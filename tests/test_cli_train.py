@@ -11,37 +11,20 @@ import pytest
 import torch
 
 import lmc
-from commands import COMMAND, best_weights, called, fails, last_weights, metrics, run, started
+from commands import (
+    COMMAND,
+    METHODS,
+    arguments,
+    best_weights,
+    called,
+    fails,
+    last_weights,
+    metrics,
+    run,
+    started,
+    wait_for_epochs,
+)
 from lmc import checkpoint
-
-METHODS = {
-    "gd": [],
-    "backward-sgd": [],
-    "cluster": [],
-    "gas": [],
-    "fm": ["--set", "method.momentum=0.3"],
-    "lmc": ["--alpha", "0.4"],
-}
-
-
-@pytest.fixture(scope="session")
-def small(tmp_path_factory):
-    """A graph whose epochs take a few hundredths of a second."""
-    folder = tmp_path_factory.mktemp("graph") / "small"
-    lmc.synthetic(nodes=400, features=8, seed=1).save(folder)
-    return folder
-
-
-def arguments(graph, method="lmc", epochs=10):
-    sizes = ["--hidden", "8", "--layers", "2", "--dropout", "0.3", "--norm", "batch"]
-    batches = ["--parts", "6", "--parts-per-batch", "2"]
-    return ["--data", graph, *sizes, "--method", method, *METHODS[method], *batches, "--epochs", epochs]
-
-
-def wait_for_epochs(folder, number, process):
-    file = folder / "metrics.jsonl"
-    while process.poll() is None and (not file.exists() or file.read_bytes().count(b"\n") < number):
-        time.sleep(0.002)
 
 
 def test_a_run_and_its_folder(small, tmp_path):

@@ -10,6 +10,7 @@ from torch import Tensor
 from lmc import memory_use
 from lmc.errors import ArgumentError
 from lmc.estimators.base import Estimator, boundary_widths
+from lmc.estimators.lmc import LMC
 from lmc.graph import Graph
 from lmc.memory_need import need
 from lmc.nn.model import Model
@@ -66,6 +67,7 @@ def check_memory(
         return
     if clusters is None:
         given, needed = type(estimator).__name__, fit.whole
+        fit = Fit(graph, model, LMC())  # what is advised
     else:
         given, needed = f"parts_per_batch={parts_per_batch}", fit.largest(clusters, parts_per_batch)
     if needed > free:

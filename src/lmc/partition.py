@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lmc import addressed
 from lmc import validation as check
-from lmc.files import DAMAGED_ARRAY, cache_folder, regular, write_atomically
+from lmc.files import DAMAGED_ARRAY, cache_folder, regular, write_array, write_atomically
 from lmc.graph import Graph
 
 Method = Literal["metis", "bfs", "random"]
@@ -142,4 +142,4 @@ def _write(file: Path | None, clusters: NDArray[np.int64]) -> None:
         return
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, lambda opened: np.save(opened, clusters.astype(np.int32)))
+        write_atomically(file, lambda opened: write_array(opened, clusters.astype(np.int32)))

@@ -16,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmc.errors import GraphError
-from lmc.files import DAMAGED_ARRAY, one_line, read_text_bytes, regular, write_atomically, write_synced
+from lmc.files import (
+    DAMAGED_ARRAY,
+    one_line,
+    read_text_bytes,
+    regular,
+    write_array,
+    write_atomically,
+    write_synced,
+)
 
 HEADER = "graph.json"
 FORMAT = "lmc-graph"
@@ -37,7 +45,7 @@ def save(path: Path, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> 
     try:
         path.mkdir(parents=True, exist_ok=True)
         for name, file in files.items():
-            write_synced(path / file, lambda opened, name=name: _write(opened, arrays[name]))  # type: ignore[misc]
+            write_synced(path / file, lambda opened, name=name: write_array(opened, arrays[name]))  # type: ignore[misc]
         write_atomically(path / HEADER, lambda opened: opened.write(json.dumps(header, indent=2).encode()))
         for file in before:
             (path / file).unlink(missing_ok=True)
@@ -60,19 +68,17 @@ def _files(path: Path) -> list[str]:
     return arrays
 
 
-def _write(file: Any, array: NDArray[Any]) -> None:
-    np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-
-
 def open_folder(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the memory-mapped arrays (copy on write: the files never change)."""
     header = _header(path)
-    try:
-        return header, _arrays(path, header)
-    except GraphError:
-        # Perhaps the graph was replaced between the reading of its header and of its arrays.
-        header = _header(path)
-        return header, _arrays(path, header)
+    while True:
+        try:
+            return header, _arrays(path, header)
+        except GraphError:
+            # Perhaps the graph was replaced between the reading of its header and of its arrays.
+            before, header = header, _header(path)
+            if header == before:
+                raise
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -31,6 +31,16 @@ def test_examples_about_models_run(tmp_path):
         runpy.run_path(str(file))
 
 
+def test_every_promise_names_a_test_that_exists():
+    text = (Path(__file__).parents[1] / "docs" / "guarantees.md").read_text()
+    named = re.findall(r"`(test_\w+)::(test_\w+)`( †)?", text)
+    assert len(named) > 20
+    for file, test, long in named:
+        written = (Path(__file__).parent / f"{file}.py").read_text()
+        assert f"\ndef {test}(" in written, test
+        assert bool(long) == (f"@pytest.mark.long\ndef {test}(" in written), test
+
+
 def test_every_file_of_the_map_exists():
     root = Path(__file__).parents[1] / "src" / "lmc"
     rows = re.findall(r"^\| (`[^|]+) \|", README.split("## Map of the files")[1], re.MULTILINE)

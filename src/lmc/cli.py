@@ -344,9 +344,10 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
     from lmc.bench import run, tables
 
     lmc.load(data, root)
+    before = tables.earlier(old) if old is not None else None
     result = run.bench(data, root, rounds, quick, out)
-    if old is not None:
-        Console().print(tables.compare(old, result))
+    if before is not None:
+        Console().print(tables.compare(before, result["seconds"]))
 
 
 @main.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from lmc.callbacks import Callback
 from lmc.diagnostics import gradient_error
 from lmc.errors import ArgumentError, RunError
 from lmc.estimators.base import Estimator, Init
+from lmc.files import one_line
 from lmc.graph import Graph
 from lmc.inference import predict
 from lmc.losses import Loss
@@ -189,7 +191,10 @@ class Training:
                 raise self._lost(f"the loss is {loss}", self.step + 1)
             if self.clip is not None:
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-            self._optimizer.step()
+            try:
+                self._optimizer.step()
+            except ArithmeticError as error:
+                raise self._lost(f"the optimizer fails ({one_line(error)})", self.step + 1) from None
             self.step += 1
             self._loss += loss / batch.scale
             self._seconds += time.perf_counter() - start
@@ -293,8 +298,7 @@ class Training:
 
     def load_state(self, state: State) -> None:
         """Stand where a run of the same options stood; ValueError where no such run wrote it."""
-        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
-        check_state(self.state(), state, self.steps, parameters)
+        check_state(self.state() | {"optimizer": self._optimizer_after_a_step()}, state, self.steps)
         if state["epoch"] > self.epochs:
             raise ArgumentError(f"epochs={self.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
@@ -309,6 +313,16 @@ class Training:
             self._scheduler.load_state_dict(state["scheduler"])
         self.estimator.load_state_dict(state["estimator"])
         torch.set_rng_state(state["torch"])
+
+    def _optimizer_after_a_step(self) -> State:
+        """What the optimizer would keep, by a step of another one on a copy of the model."""
+        model = copy.deepcopy(self.model)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        other = make_optimizer(self.optimizer, model, self.lr, self.weight_decay, self.head_weight_decay)
+        other.load_state_dict(self._optimizer.state_dict())
+        other.step()
+        return other.state_dict()
 
 
 def check_parts(estimator: Estimator, parts: int | None, parts_per_batch: int) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 
 from rich.table import Table
 
+from lmc.errors import ArgumentError
+from lmc.files import one_line, read_text_bytes
+
 PYG, FLOOR = "PyG full batch", "products alone (80/40)"
 PYG_GCNII = "PyG full batch, GCNII"
 
@@ -104,14 +107,22 @@ def _time_to_accuracy(curves: dict[str, Curve]) -> Table:
     return table
 
 
-def compare(old: Path, new: dict[str, Any]) -> Table:
+def earlier(file: Path) -> dict[str, float]:
+    """The median ratios of a bench that was kept."""
+    try:
+        seconds = json.loads(read_text_bytes(file))["seconds"]
+        return {name: statistics.median(ratios(seconds, name)) for name in seconds}
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ArgumentError(f"{file}: not the numbers of a bench ({one_line(error)})") from None
+
+
+def compare(before: dict[str, float], seconds: dict[str, list[float]]) -> Table:
     """Rows of two runs, by their ratios."""
-    before = json.loads(old.read_text(encoding="utf-8"))["seconds"]
-    table = _table(f"Against {old}", "before", "now", "now over before")
-    for name in new["seconds"]:
+    table = _table("Against the earlier run", "before", "now", "now over before")
+    for name in seconds:
         if name in before:
-            was, now = (statistics.median(ratios(s, name)) for s in (before, new["seconds"]))
-            table.add_row(name, f"{was:.3f}", f"{now:.3f}", f"{now / was:.2f}")
+            now = statistics.median(ratios(seconds, name))
+            table.add_row(name, f"{before[name]:.3f}", f"{now:.3f}", f"{now / before[name]:.2f}")
     return table
 
 

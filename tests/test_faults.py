@@ -1,8 +1,6 @@
 """Kills, full disks, too little memory, and many at once: no work is lost, and what is left is whole."""
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +10,7 @@ import pytest
 import torch
 
 import lmc
-from commands import arguments, best_weights, called, last_weights, metrics, started, wait_for_epochs
+from commands import arguments, best_weights, called, last_weights, metrics
 
 HERE = str(Path(__file__).parent)
 
@@ -102,17 +100,6 @@ def test_seventy_kills_at_random_moments(small, tmp_path):
     assert metrics(killed) == metrics(straight)
     assert best_weights(killed) == best_weights(straight)
     assert last_weights(killed) == last_weights(straight)
-
-
-def test_a_polite_kill_saves_and_exits_with_zero(small, tmp_path):
-    process = started("train", *arguments(small, epochs=1000), "--out", tmp_path / "a")
-    wait_for_epochs(tmp_path / "a", 1, process)
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert f"lmc train --resume {tmp_path / 'a'}" in errors
-    assert json.loads((tmp_path / "a" / "summary.json").read_text())["stopped"] == "interrupted"
-    assert len(last_weights(tmp_path / "a")) > 5
 
 
 # -- a full disk ---------------------------------------------------------------------------------
@@ -256,6 +243,7 @@ assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 """
 
 
+@pytest.mark.long
 def test_eight_trainings_share_one_cache(tmp_path):
     printed = python(EIGHT, LMC_CACHE=str(tmp_path)).splitlines()
     assert len(printed) == 8

@@ -48,6 +48,7 @@ def test_every_experiment_writes_its_tables(name, folder, tmp_path):
     check(name, tmp_path, done)
 
 
+@pytest.mark.long
 def test_batch_sizes_stand_beside_those_of_the_paper(folder, tmp_path):
     done = called(
         "paper", "batch-size", "--quick", "--epochs", 1, "--runs", 2, "--root", folder, "--out", tmp_path

@@ -1,6 +1,7 @@
 """The bias of LMC falls as Theorem 2 says."""
 
 import numpy as np
+import pytest
 import torch
 
 import lmc
@@ -24,6 +25,7 @@ def biases(rate, epochs=30):
     return found
 
 
+@pytest.mark.long
 def test_the_bias_falls_with_the_learning_rate_and_with_the_steps():
     """E||bias|| <= C eps + C rho^((k-1)/2), with a learning rate of the order of eps^2."""
     runs = {rate: biases(rate) for rate in (1e-2, 1e-3, 1e-4)}

@@ -108,7 +108,7 @@ def trained(
     result = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training).run()
     reached = "" if result.best is None else f": val {result.best.val:.4f} in epoch {result.best.epoch}"
     told = " ".join(f"{name} {value}" for name, value in training.items())
-    console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False)
+    console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False, soft_wrap=True)
     return result
 
 

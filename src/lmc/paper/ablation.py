@@ -13,6 +13,7 @@ from lmc.paper.runs import (
     Scale,
     about_data,
     at_best,
+    curves_of,
     settings_of,
     shown,
     trained,
@@ -48,6 +49,7 @@ def ablation(scale: Scale) -> Outcome:
                 ]
                 best[method] = at_best(found[method], "val")
                 rows.append([f"{scene} ({size} of 80)", method, best[method], at_best(found[method], "test")])
+            outcome.curves[f"{name}, {scene}"] = curves_of(found)
             outcome.findings.append(f"{name}, {scene} batches, best val: {ranked(best)}.")
             band(axes, found, "test")
             axes.set_title(f"{scene} batches")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from lmc.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import band
-from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.outcome import Outcome, Spread, Table, Value
 from lmc.paper.runs import (
     METHODS,
     SMALL_BATCH,
@@ -16,6 +16,7 @@ from lmc.paper.runs import (
     Tree,
     about_data,
     at_best,
+    curves_of,
     settings_of,
     shown,
     trained,
@@ -38,7 +39,7 @@ HEADS = [
 
 
 def batch_size(scale: Scale) -> Outcome:
-    """Accuracy by clusters a batch (of 80), and epochs until a validation accuracy that both reach."""
+    """Accuracy by clusters a batch (of 80), and epochs until a validation accuracy that every run reaches."""
     from matplotlib.figure import Figure
 
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(20)
@@ -59,8 +60,9 @@ def batch_size(scale: Scale) -> Outcome:
             for method, given in (("GAS", METHODS["GAS"]), ("LMC", SMALL_BATCH)):
                 run = with_method(settings, given)
                 chosen[method], found[method] = _searched(graph, run, size, epochs, seeds, rates)
-            common = min(_mean_best(results) for results in found.values())
-            first = {method: _mean_epochs(results, common) for method, results in found.items()}
+            outcome.curves[f"{name}, {size}"] = curves_of(found)
+            common = min(_best(result) for results in found.values() for result in results)
+            first = {method: _epochs_to(common, results) for method, results in found.items()}
             for method, results in found.items():
                 paper = numbers.BATCH_SIZE["GCN"].get((size, method)) if name == "arxiv" else None
                 best, tests = at_best(results, "val"), at_best(results, "test")
@@ -75,14 +77,17 @@ def batch_size(scale: Scale) -> Outcome:
     return outcome
 
 
-def _finding(size: int, found: Mapping[str, Sequence[Result]], first: Mapping[str, int], goal: float) -> str:
+def _finding(
+    size: int, found: Mapping[str, Sequence[Result]], first: Mapping[str, Spread], goal: float
+) -> str:
     """Who is first at the goal, and who ends higher."""
-    highest = {method: _mean_best(results) for method, results in found.items()}
-    sooner, higher = first["LMC"] < first["GAS"], highest["LMC"] >= highest["GAS"]
+    highest = {method: statistics.fmean(map(_best, results)) for method, results in found.items()}
+    sooner, higher = first["LMC"].mean < first["GAS"].mean, highest["LMC"] >= highest["GAS"]
     verdict = "LMC wins both" if sooner and higher else "LMC does not win both"
     return (
-        f"{size} of {PARTS}: val {100 * goal:.2f} % in epoch {first['LMC']} (LMC), {first['GAS']} (GAS);"
-        f" highest {100 * highest['LMC']:.2f} % (LMC), {100 * highest['GAS']:.2f} % (GAS): {verdict}."
+        f"{size} of {PARTS}: val {100 * goal:.2f} % after {first['LMC'].mean:.1f} epochs (LMC),"
+        f" {first['GAS'].mean:.1f} (GAS); best {100 * highest['LMC']:.2f} % (LMC),"
+        f" {100 * highest['GAS']:.2f} % (GAS): {verdict}."
     )
 
 
@@ -106,16 +111,8 @@ def _best(result: Result) -> float:
     return result.best.val or 0.0 if result.best is not None else 0.0
 
 
-def _mean_best(results: Sequence[Result]) -> float:
-    """The highest point of the mean curve."""
-    return max(_mean_curve(results))
-
-
-def _mean_curve(results: Sequence[Result]) -> list[float]:
-    curves = [[record.val or 0.0 for record in result.history] for result in results]
-    return [statistics.fmean(values) for values in zip(*curves, strict=True)]
-
-
-def _mean_epochs(results: Sequence[Result], goal: float) -> int:
-    """When the mean curve first reaches a goal that it does reach."""
-    return next(epoch for epoch, val in enumerate(_mean_curve(results), 1) if val >= goal)
+def _epochs_to(goal: float, results: Sequence[Result]) -> Spread:
+    """When each run first reaches a goal that it does reach."""
+    return Spread(
+        [float(next(r.epoch for r in result.history if (r.val or 0.0) >= goal)) for result in results]
+    )

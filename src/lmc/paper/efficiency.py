@@ -13,6 +13,7 @@ from lmc.paper.runs import (
     Scale,
     about_data,
     console,
+    curves_of,
     job_of,
     settings_of,
     shown,
@@ -51,6 +52,7 @@ def efficiency(scale: Scale) -> Outcome:
             }
             jobs = {m: job_of(with_method(settings, methods[m]), name, scale.root) for m in COMPARED}
             peaks = peaks_of(jobs, "memory", console())
+            outcome.curves[f"{name}, {model}"] = curves_of(found)
             needed: dict[str, str] = {}
             for method, results in found.items():
                 reached = [compare({method: result}, target)[1][0] for result in results]

@@ -103,6 +103,7 @@ class Outcome:
         tables: numbers.
         figures: by name.
         findings: what the numbers say, a sentence each, computed from them.
+        curves: what every run reached after every epoch, for whoever wants to look at it otherwise.
     """
 
     settings: dict[str, Any]
@@ -110,3 +111,4 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
     figures: dict[str, Figure] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    curves: dict[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal, TypeVar
@@ -117,6 +117,11 @@ def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> Spread |
     found = [getattr(result.best, what) for result in results if result.best is not None]
     known = [100 * value for value in found if value is not None]
     return Spread(known) if known else None
+
+
+def curves_of(found: Mapping[str, Sequence[Result]]) -> dict[str, list[list[float | None]]]:
+    """The validation metric after every epoch, of every run of every method."""
+    return {name: [[r.val for r in result.history] for result in results] for name, results in found.items()}
 
 
 def job_of(settings: Tree, data: str, root: str | None) -> Job:

@@ -34,6 +34,7 @@ def write(folder: Path, name: str, outcome: Outcome) -> Path:
         "differences": outcome.differences,
         "findings": outcome.findings,
         "tables": [table.raw() for table in outcome.tables],
+        "curves": outcome.curves,
     }
     raw = json.dumps(content, indent=2, default=str) + "\n"
     write_atomically(folder / f"{name}.json", lambda opened: opened.write(raw.encode()))

@@ -74,7 +74,9 @@ def each(tree):
 
 
 @pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
-@pytest.mark.parametrize("score", ["x^2", "2x-x^2", "x", "1", "sin"])
+@pytest.mark.parametrize(
+    "score", ["2x-x^2", "sin", *(pytest.param(score, marks=pytest.mark.long) for score in ("x^2", "x", "1"))]
+)
 @pytest.mark.parametrize(
     ("make", "dense", "options"),
     [

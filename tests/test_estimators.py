@@ -108,7 +108,7 @@ def test_everything_in_one_batch_with_dropout_and_batch_norm(estimator):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("depth", [2, 3, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [3, *(pytest.param(depth, marks=pytest.mark.long) for depth in (2, 5))])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_mean_of_lmc_is_the_gradient(name, depth, kind):
     graph, model = graph_of(kind), MODELS[name](depth)

@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -30,11 +31,11 @@ _NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
 
 def save(folder: Path, epoch: int, step: int, state: dict[str, Any]) -> Path:
     """Write a checkpoint, have the disk confirm it, and remove all but the last two."""
-    tensors: dict[str, Tensor] = {}
-    rest = json.dumps(_without_tensors(state, "", tensors))
+    kept = _Kept()
+    rest = json.dumps(_without_tensors(state, "", kept))
     partial = folder / f".{uuid.uuid4().hex}.partial"
     try:
-        save_file(tensors, partial, {"state": rest})
+        save_file(kept.tensors, partial, {"state": rest})
         sync(partial)
         file = folder / f"{epoch:06}-{step:06}.{_checksum(partial)}.safetensors"
         os.replace(partial, file)
@@ -95,10 +96,24 @@ def _checksum(file: Path) -> str:
 # -- what JSON cannot say ------------------------------------------------------------------------
 
 
-def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+class _Kept:
+    """Tensors by the names under which they are kept: where modules share one, that of the first."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self._names: dict[tuple[int, torch.Size, torch.dtype], str] = {}
+
+    def name_of(self, value: Tensor, name: str) -> str:
+        if value.numel():
+            name = self._names.setdefault((value.data_ptr(), value.shape, value.dtype), name)
+        self.tensors.setdefault(name, value)
+        return name
+
+
+def _without_tensors(value: Any, name: str, tensors: _Kept) -> Any:
     """The same tree in what JSON knows; tensors are moved to `tensors`, each under its place in the tree."""
     if isinstance(value, Tensor):
-        return {"$tensor": _kept(value.detach().contiguous(), name, tensors)}
+        return {"$tensor": tensors.name_of(value.detach().contiguous(), name)}
     if isinstance(value, dict):
         items = [[key, _without_tensors(each, f"{name}.{key}", tensors)] for key, each in value.items()]
         if isinstance(value, Counter):  # of torch's MultiStepLR
@@ -112,15 +127,6 @@ def _without_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise RunError(f"checkpoint: {name[1:]} is a {type(value).__name__}, which JSON cannot hold")
-
-
-def _kept(value: Tensor, name: str, tensors: dict[str, Tensor]) -> str:
-    """The name under which a tensor is kept: where modules share it, that of the first."""
-    for known, tensor in tensors.items():
-        if value.numel() and value.data_ptr() == tensor.data_ptr() and value.shape == tensor.shape:
-            return known
-    tensors[name] = value
-    return name
 
 
 def _with_tensors(value: Any, tensor: Any) -> Any:

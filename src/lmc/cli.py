@@ -335,7 +335,9 @@ def report(runs: tuple[Path, ...], out: Path | None) -> None:
 @main.command()
 @click.option("--data", default="arxiv", show_default=True, help="Name or path of the graph.")
 @click.option("--root", default=None, help="Folder to look for it in.")
-@click.option("--rounds", default=5, show_default=True, help="How often the rows take turns.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=5, show_default=True, help="How often the rows take turns."
+)
 @click.option("--quick", is_flag=True, help="The main rows only.")
 @click.option("--out", type=FILE, default=None, help="Keep the raw numbers as JSON.")
 @click.option("--compare", "old", type=click.Path(exists=True, path_type=Path), help="An earlier --out.")

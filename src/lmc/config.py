@@ -202,7 +202,7 @@ def parse_setting(text: str) -> dict[str, Settings]:
         raise ArgumentError(f"--set {text}: must be section.key=value, such as model.theta=0.5")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = value.strip()
     return {section: {key: parsed}}
 

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from lmc import addressed, memory_use, published, storage
 from lmc.errors import DatasetError, GraphError
-from lmc.files import DAMAGED_ARRAY, one_line, regular
+from lmc.files import DAMAGED_ARRAY, expanded, one_line, regular
 from lmc.graph import Graph
 from lmc.pyg import MASKS
 from lmc.synthetic import synthetic
@@ -70,12 +70,12 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
 def places(root: str | Path | None) -> list[Path]:
     """Where files are looked for, in this order."""
     given = [root, os.environ.get("LMC_DATA"), "data"]
-    return [Path(place).expanduser() for place in given if place]
+    return [expanded(Path(place)) for place in given if place]
 
 
 def _candidates(name: str, root: str | Path | None) -> list[Path]:
     by_name = [p for place in places(root) for p in (place / f"{name}.npz", place / name)]
-    own = Path(name).expanduser()
+    own = expanded(Path(name))
     return [own] if _is_path(name) else [*by_name, own]
 
 

@@ -104,7 +104,15 @@ def cache_folder() -> Path:
     """`$LMC_CACHE`, or `lmc` in the user's cache folder."""
     own = os.environ.get("LMC_CACHE")
     base = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "lmc"
-    return base.expanduser()
+    return expanded(base)
+
+
+def expanded(path: Path) -> Path:
+    """With the home folder in the place of a leading `~`, where there is one."""
+    try:
+        return path.expanduser()
+    except RuntimeError:  # there is no such user
+        return path
 
 
 def one_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from lmc import validation as check
 from lmc.batching import batches
 from lmc.graph import Graph
 from lmc.memory_need import Need, need
+from lmc.nn.model import MOST_LAYERS
 from lmc.partition import partition
 from lmc.validation import Task
 
@@ -167,7 +168,10 @@ def inspect(
     >>> [(holding.parts, holding.parts_per_batch) for holding in found.holdings]
     [(40, 20), (40, 5), (40, 1)]
     """
-    hidden, layers = check.whole_number("hidden", hidden, 1), check.whole_number("layers", layers, 1)
+    hidden, layers = (
+        check.whole_number("hidden", hidden, 1),
+        check.whole_number("layers", layers, 1, MOST_LAYERS),
+    )
     if parts is None:
         parts = [max(1, min(_MOST_PARTS, graph.num_nodes // _LEAST_CLUSTER))]
     parts = [check.whole_number(f"parts[{i}]", number, 1) for i, number in enumerate(parts)]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lmc import memory_use
 from lmc.errors import ArgumentError
+from lmc.estimators.backward_sgd import BackwardSGD
 from lmc.estimators.base import Estimator, boundary_widths
 from lmc.estimators.lmc import LMC
 from lmc.graph import Graph
@@ -65,7 +66,8 @@ def check_memory(
     fit = Fit(graph, model, estimator)
     if free is None or fit.whole <= free:
         return
-    if clusters is None:
+    if clusters is None or isinstance(estimator, BackwardSGD):  # each step of it is one over the whole graph
+        clusters = None
         given, needed = type(estimator).__name__, fit.whole
         fit = Fit(graph, model, LMC())  # what is advised
     else:

@@ -10,6 +10,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
 from lmc import validation as check
+from lmc.errors import ArgumentError
+from lmc.files import one_line
 from lmc.nn.model import Model
 
 MakeOptimizer = Callable[..., Optimizer]
@@ -34,7 +36,10 @@ def make_optimizer(
     """An optimizer of the model's parameters, in groups of their own weight decay."""
     if isinstance(kind, str):
         kind = OPTIMIZERS[check.one_of("optimizer", kind, OPTIMIZERS)]
-    return kind(parameter_groups(model, weight_decay, head_weight_decay), lr=lr)
+    try:
+        return kind(parameter_groups(model, weight_decay, head_weight_decay), lr=lr)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"optimizer={check.shown(kind)}: cannot be made ({one_line(error)})") from None
 
 
 def make_scheduler(
@@ -44,7 +49,12 @@ def make_scheduler(
     if kind is None:
         return None
     if callable(kind):
-        return kind(optimizer)
+        try:
+            return kind(optimizer)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"scheduler={check.shown(kind)}: cannot be made ({one_line(error)})"
+            ) from None
     if check.one_of("scheduler", kind, SCHEDULERS) == "cosine":
         return CosineAnnealingLR(optimizer, T_max=max(1, epochs))
     return ReduceLROnPlateau(optimizer, mode="max" if higher_is_better else "min", factor=0.5)

@@ -6,10 +6,14 @@ wrong value is an error before it is used, and not a crash some steps later.
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+
+from lmc.graph import Graph
 
 LARGEST = 1e38
 """Of a number that is not infinite: what fits into the floats that it meets."""
@@ -28,10 +32,10 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
     """
     for name in ("epoch", "step", "since_best"):
         _check_whole(name, given[name])
-    if given["step"] >= steps:
-        raise ValueError(f"step={given['step']}: must be below {steps}")
+    if given["step"] > steps:  # all of them, where the run was stopped before the epoch's end was
+        raise ValueError(f"step={given['step']}: must be at most {steps}")
     for name in ("loss", "seconds"):
-        _check_number(name, given[name])
+        _check_number(name, given[name], sys.float_info.max)
     for place, record in enumerate(given["records"]):
         _check_record(f"records[{place}]", record)
     for name in ("model", "scheduler", "estimator", "torch"):
@@ -41,10 +45,20 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
     for mine, other in zip(own["optimizer"]["param_groups"], given["optimizer"]["param_groups"], strict=True):
         _check_alike("optimizer", mine, other)
         for key, value in mine.items():
-            if not isinstance(value, (float, tuple)) and value != other[key]:
+            may_change = isinstance(value, (int, float, tuple, Tensor)) and not isinstance(value, bool)
+            if not may_change and value != other[key]:
                 raise ValueError(f"optimizer.{key}={other[key]!r}: must be {value!r}")
-    if given["optimizer"]["state"]:
-        _check_alike("optimizer.state", own["optimizer"]["state"], given["optimizer"]["state"])
+    known, kept = own["optimizer"]["state"], given["optimizer"]["state"]
+    if known:  # nothing is known of an optimizer that was made for other parameters than those it was given
+        _check_alike("optimizer.state", {key: known[key] for key in kept}, kept)
+
+
+def fingerprint(graph: Graph) -> str:
+    """Of the edges, the labels and who trains: a run does not go on with others."""
+    digest = hashlib.blake2b(graph.task.encode(), digest_size=16)
+    for array in (graph.adjacency.indptr, graph.adjacency.indices, graph.y, graph.train_mask):
+        digest.update(array.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _check_record(place: str, record: Mapping[str, Tree]) -> None:
@@ -52,9 +66,9 @@ def _check_record(place: str, record: Mapping[str, Tree]) -> None:
     for key, value in record.items():
         if key == "gradient_error":
             for part, error in (value or {}).items():
-                _check_number(f"{place}.{key}.{part}", error)
+                _check_number(f"{place}.{key}.{part}", error, sys.float_info.max)
         elif value is not None or key not in MAY_LACK:
-            _check_number(f"{place}.{key}", value)
+            _check_number(f"{place}.{key}", value, sys.float_info.max)
 
 
 def _check_whole(place: str, value: Tree) -> None:
@@ -62,8 +76,8 @@ def _check_whole(place: str, value: Tree) -> None:
         raise ValueError(f"{place}={value!r}: must be an integer, 0 or more")
 
 
-def _check_number(place: str, value: Tree) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or LARGEST < abs(value) < float("inf"):
+def _check_number(place: str, value: Tree, largest: float = LARGEST) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or largest < abs(value) < float("inf"):
         raise ValueError(f"{place}={value!r}: must be a number")
 
 

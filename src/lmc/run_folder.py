@@ -28,6 +28,7 @@ from lmc.training import OPTIONS, Training
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, LOCK = "checkpoints", "best.safetensors", "lock"
 SAVING_SHARE = 20  # times as long as a checkpoint takes passes until the next
+MOST_CONFUSED = 200  # classes, whose square is kept and looked at
 MIDWAY_SECONDS = 60.0  # that a run may lose, where saving takes less than a twentieth of them
 
 
@@ -251,7 +252,7 @@ def summary(training: Training, result: Result) -> dict[str, Any]:
 
 def confusion(graph: Graph, result: Result) -> dict[str, Any] | None:
     """How often each class (row) is predicted as each (column), on the test nodes or those there are."""
-    if graph.task != "multiclass" or not result.history:
+    if graph.task != "multiclass" or not result.history or graph.num_classes > MOST_CONFUSED:
         return None
     split, mask = next(
         (split, mask)

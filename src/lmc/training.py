@@ -33,7 +33,7 @@ from lmc.nn.model import Model
 from lmc.optimizers import MakeOptimizer, MakeScheduler, make_optimizer, make_scheduler
 from lmc.partition import Method, partition
 from lmc.records import Record, Result
-from lmc.resumed import check_state
+from lmc.resumed import check_state, fingerprint
 
 State = dict[str, Any]
 
@@ -118,14 +118,29 @@ class Training:
         self._loss = self._seconds = 0.0
 
     def _check(self) -> None:
-        for name in ("parts_per_batch", "evaluate_every", "patience", "parts", "gradient_error_every"):
-            if getattr(self, name) is not None:
-                check.whole_number(name, getattr(self, name), 1)
-        check.whole_number("epochs", self.epochs, 0)
-        check.whole_number("seed", self.seed, 0)
+        for name, kind in (("graph", Graph), ("model", Model), ("estimator", Estimator)):
+            if not isinstance(getattr(self, name), kind):
+                given = type(getattr(self, name)).__name__
+                raise ArgumentError(f"{name}: {given} is not an lmc.{kind.__name__}")
+        if not all(
+            isinstance(callback, Callback) for callback in check.sequence("callbacks", self.callbacks)
+        ):
+            raise ArgumentError(f"callbacks={self.callbacks}: each must be an lmc.Callback")
+        if self.loss is not None and not callable(self.loss):
+            raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
+        least = {
+            "parts_per_batch": 1,
+            "evaluate_every": 1,
+            "patience": 1,
+            "parts": 1,
+            "gradient_error_every": 1,
+        }
+        for name, smallest in (least | {"epochs": 0, "seed": 0}).items():
+            if getattr(self, name) is not None or name not in MAY_BE_NONE:
+                setattr(self, name, check.whole_number(name, getattr(self, name), smallest))
         for name in ("lr", "weight_decay", "head_weight_decay", "clip"):
-            if getattr(self, name) is not None:
-                check.real_number(name, getattr(self, name), 0)
+            if getattr(self, name) is not None or name not in MAY_BE_NONE:
+                setattr(self, name, check.real_number(name, getattr(self, name), 0))
         if self.patience is not None and not bool(self.graph.val_mask.any()):
             raise ArgumentError(f"patience={self.patience}: the graph has no validation nodes to judge by")
         check_parts(self.estimator, self.parts, self.parts_per_batch)
@@ -294,11 +309,14 @@ class Training:
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "estimator": self.estimator.state_dict(),
             "torch": torch.get_rng_state(),
+            "graph": fingerprint(self.graph),
         }
 
     def load_state(self, state: State) -> None:
         """Stand where a run of the same options stood; ValueError where no such run wrote it."""
         check_state(self.state() | {"optimizer": self._optimizer_after_a_step()}, state, self.steps)
+        if state.get("graph", "") not in ("", fingerprint(self.graph)):
+            raise ArgumentError("graph: its edges, labels or training nodes are not those of the run")
         if state["epoch"] > self.epochs:
             raise ArgumentError(f"epochs={self.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
@@ -337,6 +355,7 @@ def check_parts(estimator: Estimator, parts: int | None, parts_per_batch: int) -
         raise ArgumentError(f"parts_per_batch={parts_per_batch}: {rule}")
 
 
+MAY_BE_NONE = ("parts", "patience", "gradient_error_every", "clip")
 OPTIONS = [field.name for field in fields(Training) if field.name not in ("graph", "model", "estimator")]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import math
 import operator
+import reprlib
+from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,6 +17,8 @@ from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 
 Task = Literal["multiclass", "multilabel", "regression"]
+MOST_REAL = 3e38
+"""What 32 bits can hold, near enough."""
 MOST_CLASSES = 1 << 16
 """That labels alone can announce, on a graph of fewer nodes: a label beyond is a mistake."""
 
@@ -24,20 +28,34 @@ def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> in
     try:
         number = operator.index(value)
     except TypeError:
-        raise ArgumentError(f"{name}={value!r}: must be an integer") from None
+        raise ArgumentError(f"{name}={shown(value)}: must be an integer") from None
     if not least <= number <= most:
         rule = f"{least} or more" if number < least else f"at most {most}"
         raise ArgumentError(f"{name}={number}: must be {rule}")
     return number
 
 
-def real_number(name: str, value: Any, least: float) -> float:
-    """A finite number of at least `least`; else ArgumentError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ArgumentError(f"{name}={value!r}: must be a number")
-    if value < least:
-        raise ArgumentError(f"{name}={value}: must be {least:g} or more")
-    return float(value)
+def real_number(name: str, value: Any, least: float, most: float = MOST_REAL) -> float:
+    """A number in least .. most, of any type that counts as one; else ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
+        raise ArgumentError(f"{name}={shown(value)}: must be a number")
+    number: Any = value  # an integer may be longer than any float, and still be compared
+    if not least <= number <= most:
+        rule = f"{least:g} or more" if number < least else f"at most {most:g}"
+        raise ArgumentError(f"{name}={shown(value)}: must be {rule}")
+    return float(number)
+
+
+def sequence(name: str, values: Any) -> Sequence[Any]:
+    """A list or a tuple; else ArgumentError."""
+    if not isinstance(values, (list, tuple)):
+        raise ArgumentError(f"{name}={shown(values)}: must be a list")
+    return values
+
+
+def shown(value: Any) -> str:
+    """Any value in part of a line."""
+    return " ".join(reprlib.repr(value).split())
 
 
 def one_of(name: str, value: Any, allowed: Any) -> str:
@@ -47,7 +65,7 @@ def one_of(name: str, value: Any, allowed: Any) -> str:
         return value
     near = difflib.get_close_matches(str(value).lower(), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise ArgumentError(f"{name}={value!r}: must be one of {', '.join(names)}{hint}")
+    raise ArgumentError(f"{name}={shown(value)}: must be one of {', '.join(names)}{hint}")
 
 
 def tensor(name: str, array: Any) -> Tensor:

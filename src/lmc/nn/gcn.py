@@ -63,8 +63,9 @@ class GCN(Model):
         linear_out: bool = False,
     ) -> None:
         norm = norm or "none"
+        check.whole_number("layers", layers, 1, MOST_LAYERS)
         boundaries = layers - (0 if linear_out else 1) + (1 if linear_in else 0)
-        widths = _widths(hidden, boundaries, layers)
+        widths = _widths(hidden, boundaries)
         encoder: NodeWise = Identity()
         first: NodeWise = Dropout(input_dropout)
         width = in_features
@@ -84,12 +85,9 @@ class GCN(Model):
         super().__init__(encoder, convolutions, head)
 
 
-def _widths(hidden: int | list[int], boundaries: int, layers: int) -> list[int]:
+def _widths(hidden: int | list[int], boundaries: int) -> list[int]:
     """One width per hidden boundary."""
-    check.whole_number("layers", layers, 1, MOST_LAYERS)
-    widths = [hidden] * boundaries if isinstance(hidden, int) else list(hidden)
+    widths = hidden if isinstance(hidden, (list, tuple)) else [hidden] * boundaries
     if len(widths) != boundaries:
         raise ArgumentError(f"hidden={hidden}: must be one width, or {boundaries} of them")
-    if any(width < 1 for width in widths):
-        raise ArgumentError(f"hidden={hidden}: widths must be 1 or more")
-    return widths
+    return [check.whole_number("hidden", width, 1) for width in widths]

@@ -77,6 +77,7 @@ class GCNII(Model):
         shared_weights: bool = True,
     ) -> None:
         check.whole_number("layers", layers, 1, MOST_LAYERS)
+        hidden = check.whole_number("hidden", hidden, 1)
         if not 0 <= alpha <= 1:
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
         if theta < 0:

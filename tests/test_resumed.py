@@ -1,0 +1,171 @@
+"""A run that was stopped anywhere goes on as if it had not been, whatever it is made of."""
+
+import numpy as np
+import pytest
+import torch
+
+import lmc
+from commands import called
+
+GRAPH = lmc.synthetic(nodes=200, features=8, classes=4)
+
+
+class StopAt(lmc.Callback):
+    def __init__(self, step):
+        self.left = step
+
+    def on_step(self, training, loss):
+        self.left -= 1
+        if self.left == 0:
+            training.stop("interrupted")
+
+
+def made(frozen=False):
+    torch.manual_seed(0)
+    model = lmc.GCN(8, 8, 4, layers=3, norm="batch")
+    if frozen:
+        next(model.parameters()).requires_grad_(requires_grad=False)
+    return model
+
+
+def goes_on(tmp_path, stop=3, estimator=lmc.LMC, graph=GRAPH, frozen=False, **options):
+    """Stopped after a step and resumed, against a run that was not."""
+    options = {"parts": 8, "parts_per_batch": 2, "epochs": 3, **options}
+    own = options.pop("own_parameters", False)
+
+    def fit(model, **more):
+        if own:
+            more["optimizer"] = lambda groups, lr: torch.optim.Adam(model.parameters(), lr=lr)
+        return lmc.fit(graph, model.to(graph.x.dtype), estimator(), **options | more)
+
+    straight = fit(made(frozen))
+    first = fit(made(frozen), out=tmp_path / "a", callbacks=[StopAt(stop)])
+    assert first.stopped == "interrupted"
+    second = fit(made(frozen), out=tmp_path / "a", resume=True)
+    assert [r.loss for r in second.history] == [r.loss for r in straight.history]
+    for one, other in zip(second.model.parameters(), straight.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("stop", [1, 3, 4, 5, 8, 12])
+def test_after_any_step_the_last_of_an_epoch_included(tmp_path, stop):
+    goes_on(tmp_path, stop)
+
+
+def test_full_batch_whose_every_step_is_an_epoch(tmp_path):
+    goes_on(tmp_path, 2, lmc.FullBatch)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"frozen": True},
+        {"lr": 1, "optimizer": "sgd", "scheduler": "cosine", "clip": 0.01},
+        {"own_parameters": True},
+        {
+            "optimizer": lambda groups, lr: torch.optim.Adam(groups, lr=torch.tensor(lr)),
+            "scheduler": "cosine",
+        },
+        {"scheduler": lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=9)},
+        {"scheduler": lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, [1, 2])},
+        {"scheduler": "plateau", "optimizer": "rmsprop"},
+        {"optimizer": torch.optim.Adafactor},
+    ],
+    ids=["frozen", "whole rate", "own groups", "tensor rate", "one cycle", "steps", "plateau", "adafactor"],
+)
+def test_of_whatever_it_is_made(tmp_path, options):
+    goes_on(tmp_path, **options)
+
+
+def test_losses_beyond_single_precision(tmp_path):
+    data = GRAPH.to_pyg()
+    data.x = data.x.double()
+    data.y = torch.randn(200, dtype=torch.float64) * 1e25
+    goes_on(tmp_path, graph=lmc.Graph.from_pyg(data))
+
+
+def test_another_graph_is_named(tmp_path):
+    options = {"parts": 4, "epochs": 1, "out": tmp_path / "a"}
+    lmc.fit(GRAPH, made(), lmc.LMC(), **options)
+    other = GRAPH.to_pyg()
+    other.edge_index = other.edge_index[:, :-40]
+    with pytest.raises(lmc.ArgumentError, match="edges, labels or training nodes are not those of the run"):
+        lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), **options | {"epochs": 2}, resume=True)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    rates = {"lr": np.float32(0.01), "weight_decay": np.float64(0.01), "epochs": np.int64(2)}
+    lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, out=tmp_path / "a", **rates)
+    assert called("report", tmp_path / "a").returncode == 0
+
+
+def test_very_many_classes(tmp_path):
+    data = GRAPH.to_pyg()
+    data.y[0] = 40_000
+    graph = lmc.Graph.from_pyg(data)
+    torch.manual_seed(0)
+    lmc.fit(graph, lmc.GCN(8, 2, graph.num_classes), lmc.LMC(), parts=4, epochs=1, out=tmp_path / "a")
+    assert (tmp_path / "a" / "summary.json").stat().st_size < 10_000
+    assert called("report", tmp_path / "a").returncode == 0
+
+
+WRONG = [
+    ({"parts_per_batch": None}, "parts_per_batch=None"),
+    ({"lr": None}, "lr=None"),
+    ({"weight_decay": None}, "weight_decay=None"),
+    ({"evaluate_every": None}, "evaluate_every=None"),
+    ({"lr": 10**400}, "must be at most"),
+    ({"lr": 1e39}, "must be at most"),
+    ({"lr": float("nan")}, "lr=nan: must be a number"),
+    ({"parts": np.zeros((2, 2))}, "parts=array"),
+    ({"optimizer": None}, "optimizer=None"),
+    ({"optimizer": torch.optim.SparseAdam, "lr": 0.0}, "optimizer="),
+    ({"scheduler": torch.optim.lr_scheduler.StepLR}, "scheduler="),
+    ({"callbacks": None}, "callbacks=None"),
+    ({"callbacks": [lmc.Callback]}, "callbacks="),
+    ({"loss": "mse"}, "loss='mse'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_wrong_options_are_one_line(options, message):
+    with pytest.raises(lmc.ArgumentError) as raised:
+        lmc.fit(GRAPH, made(), lmc.LMC(), **{"parts": 4, "epochs": 1} | options)
+    assert message in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((GRAPH.to_pyg(), made(), lmc.LMC()), "graph: Data is not an lmc.Graph"),
+        ((GRAPH, torch.nn.Linear(2, 2), lmc.LMC()), "model: Linear is not an lmc.Model"),
+        ((GRAPH, made(), lmc.LMC), "estimator: ABCMeta is not an lmc.Estimator"),
+    ],
+)
+def test_wrong_objects_are_one_line(given, message):
+    with pytest.raises(lmc.ArgumentError, match=message):
+        lmc.fit(*given, parts=4, epochs=1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--model", "gcnii", "--hidden", 0),
+        ("train", "--optimizer", "sgd", "--lr", "1e39"),
+        ("train", "--set", "training.lr=" + "9" * 400),
+        ("train", "--set", "training.lr=" + "[" * 2000),
+        ("train", "--hidden", 10**30),
+        ("train", "--layers", 10**9),
+        ("inspect", "~nosuch/x"),
+        ("inspect", "synthetic", "--layers", 10**9),
+        ("bench", "--quick", "--rounds", 0),
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments))[:40],
+)
+def test_wrong_commands_are_one_line(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    done = called(*arguments)
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("lmc: ")

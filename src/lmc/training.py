@@ -118,7 +118,7 @@ class Training:
         self._loss = self._seconds = 0.0
 
     def _check(self) -> None:
-        for name, kind in (("graph", Graph), ("model", Model), ("estimator", Estimator)):
+        for name, kind in (("graph", Graph), ("estimator", Estimator)):
             if not isinstance(getattr(self, name), kind):
                 given = type(getattr(self, name)).__name__
                 raise ArgumentError(f"{name}: {given} is not an lmc.{kind.__name__}")

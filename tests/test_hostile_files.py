@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+from copy import deepcopy
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -333,7 +334,7 @@ def test_a_stranger_changes_a_value(whole, file, key, data):
             for _ in range(data.draw(st.integers(1, 2))):
                 *way, last = data.draw(st.sampled_from(list(leaves(tree))))
                 inner = reduce(getitem, way, tree)
-                inner[last] = data.draw(OTHER)
+                inner[last] = deepcopy(data.draw(OTHER))
 
         replace(place, file, rewritten(path_of(place, file), key, change))
         survive(place, file)

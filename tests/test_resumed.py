@@ -89,7 +89,9 @@ def test_another_graph_is_named(tmp_path):
     lmc.fit(GRAPH, made(), lmc.LMC(), **options)
     other = GRAPH.to_pyg()
     other.edge_index = other.edge_index[:, :-40]
-    with pytest.raises(lmc.ArgumentError, match="edges, labels or training nodes are not those of the run"):
+    with pytest.raises(
+        lmc.RunError, match=r"a: .* another run \(the graph has other edges, labels or training"
+    ):
         lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), **options | {"epochs": 2}, resume=True)
 
 

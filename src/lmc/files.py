@@ -30,6 +30,10 @@ DAMAGED_ARRAY = (
 """What numpy raises for a `.npy` that is none; its header is read as a Python literal."""
 
 
+LONGEST_LINE = 300
+"""Of what others say is wrong: some quote the whole file."""
+
+
 def regular(file: Path) -> Path:
     """The file itself; OSError where it is something else, such as a pipe, which would never end.
 
@@ -117,5 +121,6 @@ def expanded(path: Path) -> Path:
 
 def one_line(error: BaseException) -> str:
     """Why, in one line."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).splitlines()[0]
+    text = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    first = text.splitlines()[0]
+    return first if len(first) <= LONGEST_LINE else f"{first[:LONGEST_LINE]}..."

@@ -316,7 +316,7 @@ class Training:
         """Stand where a run of the same options stood; ValueError where no such run wrote it."""
         check_state(self.state() | {"optimizer": self._optimizer_after_a_step()}, state, self.steps)
         if state.get("graph", "") not in ("", fingerprint(self.graph)):
-            raise ArgumentError("graph: its edges, labels or training nodes are not those of the run")
+            raise ValueError("the graph has other edges, labels or training nodes")
         if state["epoch"] > self.epochs:
             raise ArgumentError(f"epochs={self.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,19 @@ def make_optimizer(
         return kind(parameter_groups(model, weight_decay, head_weight_decay), lr=lr)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"optimizer={check.shown(kind)}: cannot be made ({one_line(error)})") from None
+
+
+def moments_after_a_step(
+    kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
+) -> dict[int, Any]:
+    """What such an optimizer keeps of parameters, by a step of one on a copy of the model."""
+    model = copy.deepcopy(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer = make_optimizer(kind, model, lr, weight_decay, head_weight_decay)
+    optimizer.step()
+    moments: dict[int, Any] = optimizer.state_dict()["state"]
+    return moments
 
 
 def make_scheduler(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from lmc.losses import Loss
 from lmc.memory_check import check_memory
 from lmc.metrics import evaluate, metric_of
 from lmc.nn.model import Model
-from lmc.optimizers import MakeOptimizer, MakeScheduler, make_optimizer, make_scheduler
+from lmc.optimizers import MakeOptimizer, MakeScheduler, make_optimizer, make_scheduler, moments_after_a_step
 from lmc.partition import Method, partition
 from lmc.records import Record, Result
 from lmc.resumed import check_state, fingerprint
@@ -314,7 +313,10 @@ class Training:
 
     def load_state(self, state: State) -> None:
         """Stand where a run of the same options stood; ValueError where no such run wrote it."""
-        check_state(self.state() | {"optimizer": self._optimizer_after_a_step()}, state, self.steps)
+        made = (self.optimizer, self.model, self.lr, self.weight_decay, self.head_weight_decay)
+        own = self.state()
+        own["optimizer"]["state"] = moments_after_a_step(*made)
+        check_state(own, state, self.steps)
         if state.get("graph", "") not in ("", fingerprint(self.graph)):
             raise ValueError("the graph has other edges, labels or training nodes")
         if state["epoch"] > self.epochs:
@@ -331,16 +333,6 @@ class Training:
             self._scheduler.load_state_dict(state["scheduler"])
         self.estimator.load_state_dict(state["estimator"])
         torch.set_rng_state(state["torch"])
-
-    def _optimizer_after_a_step(self) -> State:
-        """What the optimizer would keep, by a step of another one on a copy of the model."""
-        model = copy.deepcopy(self.model)
-        for parameter in model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        other = make_optimizer(self.optimizer, model, self.lr, self.weight_decay, self.head_weight_decay)
-        other.load_state_dict(self._optimizer.state_dict())
-        other.step()
-        return other.state_dict()
 
 
 def check_parts(estimator: Estimator, parts: int | None, parts_per_batch: int) -> None:

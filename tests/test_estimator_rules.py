@@ -202,6 +202,19 @@ def test_frozen_and_tied_parameters():
             assert torch.allclose(found[p], p.grad, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("linear_in", "asked"), [(False, [3, 2]), (True, [3, 2, 1])])
+def test_derivatives_of_the_halo_are_made_only_where_they_are_read(linear_in, asked, monkeypatch):
+    """Behind the first layer they are read if something before it is trained."""
+    graph, model = graph_of("undirected"), gcn(3, linear_in=linear_in)
+    estimator, layers = bound(lmc.LMC(), model, graph), []
+    made = estimator.halo_auxiliaries
+    monkeypatch.setattr(
+        estimator, "halo_auxiliaries", lambda layer, *given: layers.append(layer) or made(layer, *given)
+    )
+    estimator.backward(graph.batch(range(12)))
+    assert layers == asked
+
+
 def test_state_goes_on_where_it_was_taken():
     graph = graph_of("undirected")
     batches = list(lmc.batches(graph, clusters_of(graph)))

@@ -164,10 +164,11 @@ class LayerwiseStep:
         v = Sides(v_batch, self._halo_auxiliaries(self.depth, v_batch, lambda: at_losses.pulled[-1]))
         first = self.model.layers[0]
         below = [*self.model.encoder.parameters(), *first.message.parameters()]
+        trains_below = any(p.requires_grad for p in below)
         at_initial = None
         for place in range(self.depth, 0, -1):
             at = passes.pop()
-            if place == 1 and not any(p.requires_grad for p in below):
+            if place == 1 and not trains_below:
                 at.collect(v, self.gradients)
                 return None, None
             direct = from_head.pop() if from_head and place > 1 else None
@@ -177,7 +178,11 @@ class LayerwiseStep:
             if place > 1:
                 self.outside.keep_auxiliaries(place - 1, self.batch.nodes, before)
                 up_to_date = partial(self._pull_halo, at, v, at_losses, place)
-                v = Sides(before, self._halo_auxiliaries(place - 1, before, up_to_date))
+                # The first layer is pulled through, halo and all, only where something before it is trained.
+                if place > 2 or trains_below:
+                    v = Sides(before, self._halo_auxiliaries(place - 1, before, up_to_date))
+                else:
+                    v = Sides(before, before[:0])
         return before, at_initial
 
     def _pull_halo(self, at: LayerPass, v: Sides, at_losses: HaloLosses, place: int) -> Tensor:

@@ -177,12 +177,12 @@ class LayerwiseStep:
                 at_initial = from_layer if at_initial is None else at_initial + from_layer
             if place > 1:
                 self.outside.keep_auxiliaries(place - 1, self.batch.nodes, before)
-                up_to_date = partial(self._pull_halo, at, v, at_losses, place)
+                halo = before[:0]
                 # The first layer is pulled through, halo and all, only where something before it is trained.
                 if place > 2 or trains_below:
-                    v = Sides(before, self._halo_auxiliaries(place - 1, before, up_to_date))
-                else:
-                    v = Sides(before, before[:0])
+                    up_to_date = partial(self._pull_halo, at, v, at_losses, place)
+                    halo = self._halo_auxiliaries(place - 1, before, up_to_date)
+                v = Sides(before, halo)
         return before, at_initial
 
     def _pull_halo(self, at: LayerPass, v: Sides, at_losses: HaloLosses, place: int) -> Tensor:

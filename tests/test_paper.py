@@ -59,6 +59,13 @@ def test_batch_sizes_stand_beside_those_of_the_paper(folder, tmp_path):
     assert len(vals) == len(tests) == 2
 
 
+def test_batch_sizes_of_ones_own(folder, tmp_path):
+    scale = ("--quick", "--epochs", 1, "--clusters", 4)
+    done = called("paper", "batch-size", *scale, "--root", folder, "--out", tmp_path)
+    rows = check("batch-size", tmp_path, done)["tables"][0]["rows"]
+    assert [(row[0], row[1], row[5]) for row in rows] == [(4, "GAS", None), (4, "LMC", None)]
+
+
 def test_what_there_is_and_what_there_is_not(tmp_path):
     done = called("paper", "--list")
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(EXPERIMENTS)

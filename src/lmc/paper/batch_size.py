@@ -43,7 +43,7 @@ def batch_size(scale: Scale) -> Outcome:
     from matplotlib.figure import Figure
 
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(20)
-    rates = RATES[:1] if scale.quick else RATES
+    rates, sizes = RATES[:1] if scale.quick else RATES, scale.clusters or SIZES
     outcome = Outcome({"runs": len(seeds), "epochs": epochs, "learning rates": rates}, about_data(graphs))
     outcome.differences.append(
         f"{epochs} epochs, the first seed searches the learning rate; the paper says neither."
@@ -51,10 +51,10 @@ def batch_size(scale: Scale) -> Outcome:
     for name, graph in graphs.items():
         settings = settings_of("GCN", name)
         outcome.settings[name] = settings | {"LMC": SMALL_BATCH}
-        figure = Figure(figsize=(14, 3.8), layout="constrained")
+        figure = Figure(figsize=(3.5 * (1 + len(sizes)), 3.8), layout="constrained")
         rows: list[list[Value]] = []
-        by_size = zip(SIZES, figure.subplots(1, len(SIZES), sharey=True), strict=True)
-        for size, axes in shown(by_size, f"batch-size on {name}"):
+        every = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
+        for size, axes in shown(zip(sizes, every, strict=True), f"batch-size on {name}"):
             found: dict[str, list[Result]] = {}
             chosen = {}
             for method, given in (("GAS", METHODS["GAS"]), ("LMC", SMALL_BATCH)):

@@ -21,7 +21,7 @@ from lmc.paper.runs import (
     with_method,
 )
 
-COMPARED = ("CLUSTER", "GAS", "FM", "LMC")
+COMPARED = ("GD", "CLUSTER", "GAS", "FM", "LMC")
 
 
 def efficiency(scale: Scale) -> Outcome:
@@ -31,18 +31,14 @@ def efficiency(scale: Scale) -> Outcome:
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(60)
     outcome = Outcome({"runs": len(seeds), "epochs": epochs}, about_data(graphs))
     outcome.differences += [
-        "The goal is the best validation accuracy of full batch (GD) within as many steps as the others take;"
-        " the paper's is its test accuracy after many more epochs.",
+        "The goal is the validation accuracy that every full-batch run (GD) reaches in as many epochs;"
+        " the paper's is its test accuracy after many more.",
         "Memory is that of a step above features, graph and histories; the paper's is all that a GPU holds.",
     ]
     for name, graph in graphs.items():
         rows: list[list[Value]] = []
         for model in MODELS:
             settings = settings_of(model, name)
-            steps = -(-settings["training"]["parts"] // settings["training"]["parts_per_batch"])
-            gd = trained(graph, with_method(settings, METHODS["GD"]), 0, epochs=steps * epochs)
-            assert gd.best is not None
-            target = gd.best.val
             methods = METHODS | {"LMC": settings["method"]}
             found = {
                 method: [
@@ -50,6 +46,7 @@ def efficiency(scale: Scale) -> Outcome:
                 ]
                 for method in shown(COMPARED, f"efficiency, {model} on {name}")
             }
+            target = min(result.best.val or 0.0 for result in found["GD"] if result.best is not None)
             jobs = {m: job_of(with_method(settings, methods[m]), name, scale.root) for m in COMPARED}
             peaks = peaks_of(jobs, "memory", console())
             outcome.curves[f"{name}, {model}"] = curves_of(found)
@@ -66,7 +63,7 @@ def efficiency(scale: Scale) -> Outcome:
                 mean = f"{took.mean:.1f} epochs" if took else "never"
                 needed[method] = f"{method} {mean} ({count})"
             outcome.findings.append(
-                f"{model} on {name}, to {100 * (target or 0):.2f} %: {', '.join(needed.values())}."
+                f"{model} on {name}, to {100 * target:.2f} %: {', '.join(needed.values())}."
             )
             figure = Figure(figsize=(11, 4.2), layout="constrained")
             left, right = figure.subplots(1, 2)

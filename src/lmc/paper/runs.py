@@ -53,6 +53,7 @@ class Scale:
         runs: seeds.
         data: the graph, where an experiment has a choice.
         root: the folder to look for it in.
+        clusters: a batch, where an experiment has several sizes.
         quick: as little as shows that it works.
     """
 
@@ -60,6 +61,7 @@ class Scale:
     runs: int | None = None
     data: str | None = None
     root: str | None = None
+    clusters: tuple[int, ...] = ()
     quick: bool = False
 
     def epochs_of(self, full: int) -> int:

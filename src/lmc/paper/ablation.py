@@ -51,7 +51,7 @@ def ablation(scale: Scale) -> Outcome:
                 rows.append([f"{scene} ({size} of 80)", method, best[method], at_best(found[method], "test")])
             outcome.curves[f"{name}, {scene}"] = curves_of(found)
             outcome.findings.append(f"{name}, {scene} batches, best val: {ranked(best)}.")
-            band(axes, found, "test")
+            band(axes, found, "test", over="epochs")
             axes.set_title(f"{scene} batches")
             axes.legend()
         outcome.figures[name] = figure

@@ -7,6 +7,7 @@ import pytest
 from commands import called
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.outcome import Spread, Table
+from lmc.paper.runs import METHODS
 
 # `make test-long` has the others, some of which start processes of their own.
 QUICK = ["prediction", "gradient-error", "ablation"]
@@ -59,6 +60,13 @@ def test_batch_sizes_stand_beside_those_of_the_paper(folder, tmp_path):
     assert len(vals) == len(tests) == 2
 
 
+def test_one_of_the_models(folder, tmp_path):
+    scale = ("--quick", "--epochs", 1, "--model", "gcnii", "--data", "cora")
+    done = called("paper", "prediction", *scale, "--root", folder, "--out", tmp_path)
+    rows = check("prediction", tmp_path, done)["tables"][0]["rows"]
+    assert [(row[0], row[1]) for row in rows] == [("GCNII", method) for method in METHODS]
+
+
 def test_batch_sizes_of_ones_own(folder, tmp_path):
     scale = ("--quick", "--epochs", 1, "--clusters", 4)
     done = called("paper", "batch-size", *scale, "--root", folder, "--out", tmp_path)
@@ -72,6 +80,9 @@ def test_what_there_is_and_what_there_is_not(tmp_path):
     done = called("paper", "batchsize")
     assert done.returncode == 2
     assert "did you mean 'batch-size'?" in done.stderr
+    done = called("paper", "prediction", "--model", "GCN", "--root", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "lmc: model='GCN': must be one of gcn, gcnii (did you mean 'gcn'?)\n"
     done = called("paper")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     done = called("paper", "ablation", "--root", tmp_path, "--data", "nowhere")

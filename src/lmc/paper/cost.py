@@ -12,7 +12,6 @@ from lmc.paper.outcome import Outcome, Spread, Table, Value
 from lmc.paper.runs import (
     LARGE,
     METHODS,
-    MODELS,
     Scale,
     about_data,
     console,
@@ -32,7 +31,7 @@ def epoch_time(scale: Scale) -> Outcome:
     outcome = Outcome({"rounds": rounds}, about_data(graphs))
     for name in graphs:
         rows: list[list[Value]] = []
-        for model in MODELS:
+        for model in scale.models():
             settings = settings_of(model, name)
             outcome.settings[f"{name}, {model}"] = settings
             methods = {m: METHODS[m] for m in ("CLUSTER", "GAS", "FM")} | {"LMC": settings["method"]}

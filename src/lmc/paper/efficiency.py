@@ -9,7 +9,6 @@ from lmc.paper.figures import band
 from lmc.paper.outcome import Outcome, Spread, Table, Value
 from lmc.paper.runs import (
     METHODS,
-    MODELS,
     Scale,
     about_data,
     console,
@@ -37,7 +36,7 @@ def efficiency(scale: Scale) -> Outcome:
     ]
     for name, graph in graphs.items():
         rows: list[list[Value]] = []
-        for model in MODELS:
+        for model in scale.models():
             settings = settings_of(model, name)
             methods = METHODS | {"LMC": settings["method"]}
             found = {

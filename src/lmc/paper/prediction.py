@@ -9,7 +9,6 @@ from lmc.paper.outcome import Outcome, Spread, Table, Value, ranked
 from lmc.paper.runs import (
     LARGE,
     METHODS,
-    MODELS,
     Scale,
     about_data,
     at_best,
@@ -27,8 +26,8 @@ def prediction(scale: Scale) -> Outcome:
     for name, graph in graphs.items():
         rows: list[list[Value]] = []
         epochs = scale.epochs_of(60)
-        found: dict[str, dict[str, Spread | None]] = {model: {} for model in MODELS}
-        for model, method in shown(product(MODELS, METHODS), f"prediction on {name}"):
+        found: dict[str, dict[str, Spread | None]] = {model: {} for model in scale.models()}
+        for model, method in shown(product(found, METHODS), f"prediction on {name}"):
             settings = settings_of(model, name)
             lmc_settings = settings["method"]
             run = with_method(settings, lmc_settings if method == "LMC" else METHODS[method])

@@ -25,6 +25,7 @@ from lmc.paper.outcome import Spread
 from lmc.presets import PRESETS
 from lmc.records import Result
 from lmc.training import Training
+from lmc.validation import one_of
 
 Tree = dict[str, dict[str, Any]]
 Item = TypeVar("Item")
@@ -53,6 +54,7 @@ class Scale:
         runs: seeds.
         data: the graph, where an experiment has a choice.
         root: the folder to look for it in.
+        model: `"gcn"` or `"gcnii"`, where an experiment has both.
         clusters: a batch, where an experiment has several sizes.
         quick: as little as shows that it works.
     """
@@ -61,8 +63,13 @@ class Scale:
     runs: int | None = None
     data: str | None = None
     root: str | None = None
+    model: str | None = None
     clusters: tuple[int, ...] = ()
     quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.model is not None:
+            one_of("model", self.model, MODELS.values())
 
     def epochs_of(self, full: int) -> int:
         """How many epochs, where all of an experiment has `full`."""
@@ -71,6 +78,10 @@ class Scale:
     def seeds(self, full: int) -> range:
         """The seeds of the runs."""
         return range(self.runs or (1 if self.quick else full))
+
+    def models(self) -> list[str]:
+        """As the paper writes their names."""
+        return [written for written, name in MODELS.items() if self.model in (None, name)]
 
     def graphs(self, *names: str) -> dict[str, Graph]:
         """Those of the graphs that are at hand; nothing is downloaded unless it is asked for by name."""

@@ -45,6 +45,8 @@ def band(
         mean, deviation = values.mean(axis=0), values.std(axis=0)
         (line,) = axes.plot(places, mean, label=method)
         axes.fill_between(places, mean - deviation, mean + deviation, alpha=0.2, color=line.get_color())
+    if over == "epochs":
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("seconds of training" if over == "seconds" else "epochs")
     axes.set_ylabel("training loss" if what == "loss" else f"{what} accuracy")
     axes.grid(alpha=0.3)

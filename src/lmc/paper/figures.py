@@ -37,6 +37,8 @@ def band(
     over: Literal["seconds", "epochs"] = "seconds",
 ) -> None:
     """A line and a band per method, over the seconds of training or its epochs."""
+    from matplotlib.ticker import MaxNLocator
+
     for method, results in found.items():
         epochs = min(len(result.history) for result in results)
         seconds = [np.cumsum([r.seconds for r in result.history[:epochs]]) for result in results]
@@ -46,7 +48,7 @@ def band(
         (line,) = axes.plot(places, mean, label=method)
         axes.fill_between(places, mean - deviation, mean + deviation, alpha=0.2, color=line.get_color())
     if over == "epochs":
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("seconds of training" if over == "seconds" else "epochs")
     axes.set_ylabel("training loss" if what == "loss" else f"{what} accuracy")
     axes.grid(alpha=0.3)

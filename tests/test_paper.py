@@ -1,10 +1,14 @@
 """The paper's experiments, as little of each as shows that it works, on a small graph."""
 
 import json
+from itertools import product
+from types import SimpleNamespace
 
 import pytest
 
 from commands import called
+from lmc.paper import batch_size
+from lmc.paper.batch_size import RATES
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.outcome import Spread, Table
 from lmc.paper.runs import METHODS
@@ -72,6 +76,20 @@ def test_batch_sizes_of_ones_own(folder, tmp_path):
     done = called("paper", "batch-size", *scale, "--root", folder, "--out", tmp_path)
     rows = check("batch-size", tmp_path, done)["tables"][0]["rows"]
     assert [(row[0], row[1], row[5]) for row in rows] == [(4, "GAS", None), (4, "LMC", None)]
+
+
+def test_the_learning_rate_is_the_one_that_is_best_on_average(monkeypatch):
+    vals = {0.01: (0.9, 0.1, 0.2), 0.003: (0.7, 0.6, 0.5), 0.001: (0.5, 0.5, 0.6)}
+    asked = []
+
+    def trained(graph, run, seed, lr, **training):
+        asked.append((lr, seed))
+        return SimpleNamespace(best=SimpleNamespace(val=vals[lr][seed]))
+
+    monkeypatch.setattr(batch_size, "trained", trained)
+    rate, results = batch_size._searched(None, {}, 5, 1, range(3), RATES)
+    assert (rate, [result.best.val for result in results]) == (0.003, [0.7, 0.6, 0.5])
+    assert sorted(asked) == sorted(product(RATES, range(3)))
 
 
 def test_what_there_is_and_what_there_is_not(tmp_path):

@@ -361,7 +361,12 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
 @click.option("--epochs", type=click.IntRange(1), default=None, help="Of every run.")
 @click.option("--runs", type=click.IntRange(1), default=None, help="Seeds.")
 @click.option("--model", default=None, help="gcn or gcnii, where an experiment has both.")
-@click.option("--clusters", type=click.IntRange(1, 80), multiple=True, help="A batch, in batch-size.")
+@click.option(
+    "--clusters",
+    type=click.IntRange(1, 80),
+    multiple=True,
+    help="Clusters a batch, in batch-size; again for more.",
+)
 @click.option("--quick", is_flag=True, help="As little as shows that it works.")
 @click.option("--out", type=FOLDER, default=Path("results"), show_default=True, help="Where files go.")
 def paper(name: str | None, listed: bool, everything: bool, out: Path, **scale: Any) -> None:

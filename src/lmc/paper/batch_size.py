@@ -16,6 +16,7 @@ from lmc.paper.runs import (
     Tree,
     about_data,
     at_best,
+    best_val,
     curves_of,
     settings_of,
     shown,
@@ -55,15 +56,15 @@ def batch_size(scale: Scale) -> Outcome:
         outcome.settings[name] = settings | {"LMC": SMALL_BATCH}
         figure = Figure(figsize=(3.5 * (1 + len(sizes)), 3.8), layout="constrained")
         rows: list[list[Value]] = []
-        every = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
-        for size, axes in shown(zip(sizes, every, strict=True), f"batch-size on {name}"):
+        panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
+        for size, axes in shown(zip(sizes, panels, strict=True), f"batch-size on {name}"):
             found: dict[str, list[Result]] = {}
             chosen = {}
             for method, given in (("GAS", METHODS["GAS"]), ("LMC", SMALL_BATCH)):
                 run = with_method(settings, given)
                 chosen[method], found[method] = _searched(graph, run, size, epochs, seeds, rates)
             outcome.curves[f"{name}, {size}"] = curves_of(found)
-            common = min(_best(result) for results in found.values() for result in results)
+            common = min(best_val(result) for results in found.values() for result in results)
             first = {
                 method: [_epochs_to(common - below, results) for below in (0.02, 0.01, 0.0)]
                 for method, results in found.items()
@@ -113,11 +114,7 @@ def _searched(
 
 
 def _mean_best(results: Sequence[Result]) -> float:
-    return statistics.fmean(map(_best, results))
-
-
-def _best(result: Result) -> float:
-    return result.best.val or 0.0 if result.best is not None else 0.0
+    return statistics.fmean(map(best_val, results))
 
 
 def _epochs_to(goal: float, results: Sequence[Result]) -> Spread:

@@ -11,6 +11,7 @@ from lmc.paper.runs import (
     METHODS,
     Scale,
     about_data,
+    best_val,
     console,
     curves_of,
     job_of,
@@ -45,7 +46,7 @@ def efficiency(scale: Scale) -> Outcome:
                 ]
                 for method in shown(COMPARED, f"efficiency, {model} on {name}")
             }
-            target = min(result.best.val or 0.0 for result in found["GD"] if result.best is not None)
+            target = min(map(best_val, found["GD"]))
             jobs = {m: job_of(with_method(settings, methods[m]), name, scale.root) for m in COMPARED}
             peaks = peaks_of(jobs, "memory", console())
             outcome.curves[f"{name}, {model}"] = curves_of(found)

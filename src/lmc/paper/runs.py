@@ -125,6 +125,11 @@ def trained(
     return result
 
 
+def best_val(result: Result) -> float:
+    """The highest validation metric of a run; 0 where there is none."""
+    return result.best.val or 0.0 if result.best is not None else 0.0
+
+
 def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> Spread | None:
     """The metric at the best validation epoch of every run, in per cent; None where there is none."""
     found = [getattr(result.best, what) for result in results if result.best is not None]

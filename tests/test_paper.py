@@ -5,13 +5,15 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
+from matplotlib.figure import Figure
 
 from commands import called
 from lmc.paper import batch_size
 from lmc.paper.batch_size import RATES
 from lmc.paper.experiments import EXPERIMENTS
-from lmc.paper.outcome import Spread, Table
+from lmc.paper.outcome import Outcome, Spread, Table
 from lmc.paper.runs import METHODS
+from lmc.paper.writing import write_page
 
 # `make test-long` has the others, some of which start processes of their own.
 QUICK = ["prediction", "gradient-error", "ablation"]
@@ -112,3 +114,15 @@ def test_tables_say_no_more_than_was_measured():
     table = Table("t", ["a", "b"], [[Spread([1.0]), None], [Spread([1.0, 2.0]), 3]])
     assert table.cells() == [["1.00", "-"], ["1.50 ± 0.71", "3"]]
     assert table.raw()["rows"] == [[[1.0], None], [[1.0, 2.0], 3]]
+
+
+def test_one_page_of_several_experiments_is_complete_in_itself(tmp_path):
+    figure = Figure()
+    drawn = Outcome({}, ["half of <the> data"], findings=["LMC first"], figures={"arxiv": figure})
+    measured = Outcome({}, [], [Table("accuracies", ["GAS"], [[Spread([71.25])]])])
+    write_page(tmp_path / "index.html", {"ablation": drawn, "memory": measured})
+    page = (tmp_path / "index.html").read_text()
+    for shown in ("half of &lt;the&gt; data", "LMC first", "71.25", EXPERIMENTS["memory"].title):
+        assert shown in page
+    assert page.count('src="data:image/png;base64,') == 1
+    assert "://" not in page

@@ -1,6 +1,6 @@
 import numpy as np
 
-from lmc import addressed
+from lmc import hashed_random
 
 
 def test_bits_are_the_same_on_every_machine():
@@ -13,18 +13,18 @@ def test_bits_are_the_same_on_every_machine():
     expected = 0
     for word in (7, 0, 123456789):
         expected = finalise(((expected ^ word) + 0x9E3779B97F4A7C15) % 2**64)
-    assert int(addressed.bits(7, 0, 123456789)[0]) == expected
+    assert int(hashed_random.bits(7, 0, 123456789)[0]) == expected
 
 
 def test_an_address_is_not_the_sum_of_its_words():
     words = [(a, b) for a in range(40) for b in range(40)]
-    values = {int(addressed.bits(*word)[0]) for word in words}
+    values = {int(hashed_random.bits(*word)[0]) for word in words}
     assert len(values) == len(words)
 
 
 def test_every_bit_is_fair_and_neighbouring_addresses_are_independent():
     n = 1 << 16
-    values = addressed.bits(3, np.arange(n))
+    values = hashed_random.bits(3, np.arange(n))
     for shift in range(64):
         bit = ((values >> np.uint64(shift)) & np.uint64(1)).astype(float)
         assert abs(bit.mean() - 0.5) < 5 * 0.5 / n**0.5
@@ -32,18 +32,18 @@ def test_every_bit_is_fair_and_neighbouring_addresses_are_independent():
 
 
 def test_below_covers_its_range_evenly():
-    counts = np.bincount(addressed.below(7, 1, np.arange(70_000)), minlength=7)
+    counts = np.bincount(hashed_random.below(7, 1, np.arange(70_000)), minlength=7)
     assert counts.shape == (7,)
     assert np.all(np.abs(counts - 10_000) < 5 * 100)
 
 
 def test_permutations_differ_by_address():
-    first, second = addressed.permutation(100, 0, 1), addressed.permutation(100, 0, 2)
+    first, second = hashed_random.permutation(100, 0, 1), hashed_random.permutation(100, 0, 2)
     assert sorted(first) == sorted(second) == list(range(100))
     assert not np.array_equal(first, second)
 
 
 def test_bell_has_mean_zero_variance_one():
-    values = addressed.bell(0, np.arange(100_000)).astype(float)
+    values = hashed_random.roughly_normal(0, np.arange(100_000)).astype(float)
     assert abs(values.mean()) < 0.02
     assert abs(values.var() - 1) < 0.02

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import lmc
-from lmc import checkpoint
+from lmc.runs import checkpoint
 
 
 def equal(one, other):

@@ -101,7 +101,7 @@ def test_compare_and_report(trained, tmp_path):
 
 
 def test_methods_of_a_comparison_start_from_the_same_weights():
-    from lmc.config import Config
+    from lmc.runs.config import Config
 
     models = [
         Config.of({"method": {"name": name}, "training": {"parts": 4}}).build_model(5, 3)

@@ -24,7 +24,7 @@ from commands import (
     started,
     wait_for_epochs,
 )
-from lmc import checkpoint
+from lmc.runs import checkpoint
 
 
 def test_a_run_and_its_folder(small, tmp_path):
@@ -168,8 +168,8 @@ def test_metrics_that_were_damaged_are_written_again(small, tmp_path):
 
 
 def test_a_long_epoch_is_saved_midway(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("lmc.run_folder.MIDWAY_SECONDS", 0.0)
-    monkeypatch.setattr("lmc.run_folder.SAVING_SHARE", 0)
+    monkeypatch.setattr("lmc.runs.folder.MIDWAY_SECONDS", 0.0)
+    monkeypatch.setattr("lmc.runs.folder.SAVING_SHARE", 0)
     saved = []
     save = checkpoint.save
     monkeypatch.setattr(checkpoint, "save", lambda *given: saved.append(given[1:3]) or save(*given))

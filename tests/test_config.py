@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lmc
-from lmc.config import DEFAULTS, METHODS, MODELS, Config, merged, parse_setting
-from lmc.presets import PRESETS
+from lmc.runs.config import DEFAULTS, METHODS, MODELS, Config, merged, parse_setting
+from lmc.runs.presets import PRESETS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 

@@ -35,7 +35,7 @@ KILLS = """
 import os, random, signal, sys, time
 from pathlib import Path
 import lmc
-from lmc import partition
+from lmc.batching import partition
 from commands import called
 
 chance, place, kills = random.Random(0), Path(sys.argv[1]), {"train": 30, "save": 20, "cache": 20}

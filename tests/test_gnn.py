@@ -16,7 +16,7 @@ from torch_geometric.nn import (
 
 import lmc
 from estimating import bound, distance, full_gradient, graph_of, settled
-from lmc.optimizers import parameter_groups
+from lmc.training.optimizers import parameter_groups
 from pyg_models import graph_with, make
 
 

@@ -168,7 +168,7 @@ def test_an_archive_that_unpacks_to_far_more_than_it_is(place, monkeypatch):
     bomb = place / "bomb.npz"
     zeros = npy(np.zeros(8 << 20, dtype=np.int8))
     bomb.write_bytes(zipped(indptr=zeros, indices=zeros, y=zeros))
-    monkeypatch.setattr("lmc.datasets.MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr("lmc.data.datasets.MOST_UNPACKED", 1 << 20)
     fails_to_load(bomb, "GB unpacked, 200 times its size or more")
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import lmc
 from estimating import gcn, gcnii, graph_of, perturbed
-from lmc.inference import evaluating
+from lmc.nn.inference import evaluating
 from strategies import graphs
 
 

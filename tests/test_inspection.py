@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import lmc
-from lmc.inspection import inspect, tables
-from lmc.memory_need import need
+from lmc.report.inspection import inspect, tables
+from lmc.training.memory_need import need
 from strategies import graphs
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lmc
-from lmc import addressed
-from lmc.estimators.layer_pass import LazySides
-from lmc.estimators.layerwise import LayerwiseStep
+from lmc import hashed_random
+from lmc.estimators.linear_pass import LazySides
+from lmc.estimators.step import LayerwiseStep
 from lmc.kernels import fast, fast_batches, plain
 from strategies import graphs
 
@@ -37,7 +37,7 @@ def test_rows(rows, width, dtype, threads):
     generator = torch.Generator().manual_seed(rows)
     z, d = (torch.randn(rows, width, dtype=dtype, generator=generator) for _ in range(2))
     scale, shift, third = (torch.randn(width, dtype=dtype, generator=generator) for _ in range(3))
-    keys = addressed.bits(3, 1, np.arange(rows))
+    keys = hashed_random.bits(3, 1, np.arange(rows))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -163,12 +163,12 @@ def test_a_run_does_not_depend_on_threads_or_the_background():
 def test_dropout_is_uniform_and_independent():
     """Shares of kept entries by column, by row, and jointly with the neighbours, within five deviations."""
     rows, width, p = 4000, 64, 0.3
-    kept = plain.kept(addressed.bits(0, 5, 1, np.arange(rows)), width, p).double()
+    kept = plain.kept(hashed_random.bits(0, 5, 1, np.arange(rows)), width, p).double()
     spread = (p * (1 - p)) ** 0.5
     assert abs(kept.mean() - (1 - p)) < 5 * spread / (rows * width) ** 0.5
     assert (kept.mean(0) - (1 - p)).abs().max() < 5 * spread / rows**0.5
     assert (kept.mean(1) - (1 - p)).abs().max() < 6 * spread / width**0.5
-    other = plain.kept(addressed.bits(0, 6, 1, np.arange(rows)), width, p).double()
+    other = plain.kept(hashed_random.bits(0, 6, 1, np.arange(rows)), width, p).double()
     for one, two in ((kept[:, 1:], kept[:, :-1]), (kept[1:], kept[:-1]), (kept, other)):
         joint = ((one - (1 - p)) * (two - (1 - p))).mean()
         assert abs(joint) < 5 * spread**2 / one.numel() ** 0.5

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import lmc
-from lmc.memory_need import Need, need
+from lmc.training.memory_need import Need, need
 
 WIDTHS, FEATURES, NODES = [256, 256, 40], 128, 169_343
 

@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import lmc
-from lmc.normalization import normalize_transposed
+from lmc.data.normalization import normalize_transposed
 from strategies import graphs
 
 

@@ -12,7 +12,7 @@ from lmc.paper import batch_size
 from lmc.paper.batch_size import RATES
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.outcome import Outcome, Spread, Table
-from lmc.paper.runs import METHODS
+from lmc.paper.setup import METHODS
 from lmc.paper.writing import write_page
 
 # `make test-long` has the others, some of which start processes of their own.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import lmc
-from lmc.metrics import evaluate
-from lmc.predictions import write_predictions
+from lmc.runs.predictions import write_predictions
+from lmc.training.metrics import evaluate
 
 TASKS = ("multiclass", "multilabel", "regression")
 SUFFIXES = (".parquet", ".csv", ".npz")
@@ -161,7 +161,7 @@ def test_predictions_of_the_graphs_own_nodes(tmp_path, suffix):
 
 
 def test_more_rows_than_csv_writes_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("lmc.predictions._CSV_ROWS", 3)
+    monkeypatch.setattr("lmc.runs.predictions._CSV_ROWS", 3)
     graph, prediction = graph_of([0] * 8), torch.randn(8, 2)
     write_predictions(tmp_path / "a.csv", graph, prediction, "regression")
     found = read(tmp_path / "a.csv")

@@ -7,8 +7,8 @@ import torch
 
 import lmc
 from estimating import EVERY
-from lmc.metrics import evaluate, micro_f1
-from lmc.optimizers import parameter_groups
+from lmc.training.metrics import evaluate, micro_f1
+from lmc.training.optimizers import parameter_groups
 
 
 @pytest.fixture(scope="module")

@@ -16,31 +16,31 @@ if _threads := os.environ.get("LMC_THREADS"):
         warnings.warn(f"LMC_THREADS={_threads!r} is ignored: must be a whole number, 1 or more", stacklevel=2)
 
 
-from lmc.batch import Batch
-from lmc.batching import Reserved, batches, prefetch, reserved_messages
-from lmc.callbacks import Callback
-from lmc.datasets import load
-from lmc.diagnostics import GradientErrors, gradient_error
+from lmc.batching.partition import partition
+from lmc.batching.samplers import Reserved, batches, prefetch, reserved_messages
+from lmc.data.batch import Batch
+from lmc.data.datasets import load
+from lmc.data.graph import Graph
+from lmc.data.normalization import normalize
+from lmc.data.synthetic import synthetic
 from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError, RunError
 from lmc.estimators.backward_sgd import BackwardSGD
-from lmc.estimators.base import Estimator
 from lmc.estimators.cluster_gcn import ClusterGCN
+from lmc.estimators.estimator import Estimator
 from lmc.estimators.full_batch import FullBatch
 from lmc.estimators.gas import GAS
+from lmc.estimators.gradient_error import GradientErrors, gradient_error
 from lmc.estimators.graphfm import GraphFM
 from lmc.estimators.lmc import LMC
-from lmc.graph import Graph
-from lmc.inference import predict
 from lmc.nn.from_pyg import from_pyg
 from lmc.nn.gcn import GCN
 from lmc.nn.gcnii import GCNII
 from lmc.nn.gnn import GNN
-from lmc.normalization import normalize
-from lmc.partition import partition
-from lmc.records import Record, Result
+from lmc.nn.inference import predict
 from lmc.sparse import CSR
-from lmc.synthetic import synthetic
-from lmc.training import Training, fit
+from lmc.training.callbacks import Callback
+from lmc.training.loop import Training, fit
+from lmc.training.records import Record, Result
 
 __version__ = "0.1.0"
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from lmc.kernels.memory import trim_free_memory
+from lmc.malloc import trim_free_memory
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

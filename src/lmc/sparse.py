@@ -139,7 +139,7 @@ class CSR:
 
     def times(self, inside: Tensor, outside: Tensor) -> Tensor:
         """(rows, width) of two factors, one above the other, without autograd."""
-        spmm = kernels.chosen(inside, outside, self.values).spmm
+        spmm = kernels.kernels_for(inside, outside, self.values).spmm
         product: Tensor = spmm(self.indptr, self.indices, self.values, inside, outside)
         return product
 

@@ -15,10 +15,10 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import lmc
-from lmc.inference import evaluating
-from lmc.metrics import evaluate
-from lmc.normalization import normalize_transposed, propagated
+from lmc.data.normalization import normalize_transposed, propagated
+from lmc.nn.inference import evaluating
 from lmc.sparse import CSR
+from lmc.training.metrics import evaluate
 
 Architecture = Literal["gcn", "gcnii"]
 HIDDEN = 256

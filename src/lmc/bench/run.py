@@ -15,8 +15,8 @@ from rich.progress import track
 import lmc
 from lmc.bench import rows, tables
 from lmc.bench.worker import Load, Make, Worker
-from lmc.environment import environment
 from lmc.files import write_atomically
+from lmc.runs.environment import environment
 
 Job = tuple[Make, Load]
 

@@ -13,7 +13,7 @@ from typing import Any
 import lmc
 from lmc import memory_use
 from lmc.bench.rows import Row
-from lmc.kernels.memory import give_back_large_buffers
+from lmc.malloc import give_back_large_buffers
 
 Make = Callable[[lmc.Graph], Row]
 Load = Callable[[], lmc.Graph]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmc.batch import Batch
-from lmc.estimators.base import Estimator, untouched_statistics
+from lmc.data.batch import Batch
+from lmc.estimators.estimator import Estimator, untouched_statistics
 from lmc.estimators.exact import exact_values
-from lmc.estimators.layerwise import Outside
+from lmc.estimators.step import Outside
 
 
 @dataclass

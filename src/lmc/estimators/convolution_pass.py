@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lmc.estimators.layer_pass import LayerPass, Sides
-from lmc.estimators.traced import Gradients, Traced
+from lmc.estimators.linear_pass import LayerPass, Sides
+from lmc.estimators.vjp import Gradients, Traced
 from lmc.nn.convolution import ConvolutionLayer
 
 

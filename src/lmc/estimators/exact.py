@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lmc.batch import Batch
-from lmc.estimators.layer_pass import LayerPass, Sides
-from lmc.estimators.layerwise import LayerwiseStep, NoHalo, pass_of
-from lmc.estimators.traced import NoGradients
-from lmc.losses import Loss
+from lmc.data.batch import Batch
+from lmc.estimators.linear_pass import LayerPass, Sides
+from lmc.estimators.losses import Loss
+from lmc.estimators.step import LayerwiseStep, NoHalo, pass_of
+from lmc.estimators.vjp import NoGradients
 from lmc.nn.model import Model
 
 

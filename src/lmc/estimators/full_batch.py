@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmc.batch import Batch
-from lmc.estimators.base import Estimator
-from lmc.estimators.layerwise import NoHalo, Outside
+from lmc.data.batch import Batch
+from lmc.estimators.estimator import Estimator
+from lmc.estimators.step import NoHalo, Outside
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmc.estimators.base import HistoryEstimator, Precision
+from lmc.estimators.estimator import HistoryEstimator, Precision
 
 
 @dataclass

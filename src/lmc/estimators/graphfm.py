@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from lmc.errors import ArgumentError
-from lmc.estimators.base import HistoryEstimator, Precision
-from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.estimator import HistoryEstimator, Precision
+from lmc.estimators.linear_pass import LayerPass
 
 
 @dataclass

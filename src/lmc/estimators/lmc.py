@@ -8,12 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lmc import validation as check
-from lmc.batch import Batch
+from lmc import checks
+from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
-from lmc.estimators.base import HistoryEstimator, Precision
-from lmc.estimators.layer_pass import LayerPass
-from lmc.estimators.layerwise import Outside
+from lmc.estimators.estimator import HistoryEstimator, Precision
+from lmc.estimators.linear_pass import LayerPass
+from lmc.estimators.step import Outside
 
 Score = Literal["x^2", "2x-x^2", "x", "1", "sin"]
 
@@ -58,7 +58,7 @@ class LMC(HistoryEstimator):
     ) -> None:
         if not 0 <= alpha <= 1:
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
-        check.one_of("score", score, Score)
+        checks.one_of("score", score, Score)
         self.alpha, self.score, self.precision = alpha, score, precision
         super().__post_init__()
         self.compensate_forward, self.compensate_backward = forward, backward

@@ -18,7 +18,7 @@ from lmc.kernels import plain
 FAST_TYPES = (torch.float32, torch.float64)
 
 
-def chosen(*tensors: Tensor | None) -> Any:
+def kernels_for(*tensors: Tensor | None) -> Any:
     """The module whose loops take these tensors."""
     if os.environ.get("LMC_KERNELS") == "plain":
         return plain

@@ -85,7 +85,7 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
 
 @loop
 def _word(low: Any, high: Any, c: Any) -> Any:
-    """The mixer of `addressed.columns`."""
+    """The mixer of `hashed_random.columns`."""
     h = low ^ np.uint32(np.uint32(c) * np.uint32(0x9E3779B9))
     h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
     h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmc import addressed
+from lmc import hashed_random
 
 
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] |
 
 def kept(keys: NDArray[np.uint64], width: int, p: float) -> Tensor:
     """(rows, width) bool: which entries dropout keeps, each with probability 1 / `gain(p)`."""
-    return torch.from_numpy(addressed.columns(keys, width) >= threshold(p))
+    return torch.from_numpy(hashed_random.columns(keys, width) >= threshold(p))
 
 
 def threshold(p: float) -> np.uint16:

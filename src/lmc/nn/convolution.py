@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from lmc.batch import Batch, Edges
+from lmc.data.batch import Batch, Edges
 from lmc.nn.model import Layer, NodeWise
-from lmc.nn.modes import as_rows
+from lmc.nn.module_context import as_rows
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
-    from lmc.graph import Graph
+    from lmc.data.graph import Graph
 
 
 CONVOLUTION = 1 << 20

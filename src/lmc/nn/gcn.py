@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lmc import validation as check
+from lmc import checks
 from lmc.errors import ArgumentError
 from lmc.nn.model import MOST_LAYERS, Identity, Layer, LinearLayer, Model, NodeWise
 from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
@@ -63,7 +63,7 @@ class GCN(Model):
         linear_out: bool = False,
     ) -> None:
         norm = norm or "none"
-        check.whole_number("layers", layers, 1, MOST_LAYERS)
+        checks.whole_number("layers", layers, 1, MOST_LAYERS)
         boundaries = layers - (0 if linear_out else 1) + (1 if linear_in else 0)
         widths = _widths(hidden, boundaries)
         encoder: NodeWise = Identity()
@@ -90,4 +90,4 @@ def _widths(hidden: int | list[int], boundaries: int) -> list[int]:
     widths = hidden if isinstance(hidden, (list, tuple)) else [hidden] * boundaries
     if len(widths) != boundaries:
         raise ArgumentError(f"hidden={hidden}: must be one width, or {boundaries} of them")
-    return [check.whole_number("hidden", width, 1) for width in widths]
+    return [checks.whole_number("hidden", width, 1) for width in widths]

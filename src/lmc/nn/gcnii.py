@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from lmc import validation as check
+from lmc import checks
 from lmc.errors import ArgumentError
 from lmc.nn.model import MOST_LAYERS, Layer, LinearLayer, Model, NodeWise
 from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
@@ -76,8 +76,8 @@ class GCNII(Model):
         residual: bool = False,
         shared_weights: bool = True,
     ) -> None:
-        check.whole_number("layers", layers, 1, MOST_LAYERS)
-        hidden = check.whole_number("hidden", hidden, 1)
+        checks.whole_number("layers", layers, 1, MOST_LAYERS)
+        hidden = checks.whole_number("hidden", hidden, 1)
         if not 0 <= alpha <= 1:
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
         if theta < 0:

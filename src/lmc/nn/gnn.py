@@ -19,14 +19,14 @@ from lmc.nn.linear_convolutions import (
     SAGEConvLayer,
     UnitLength,
 )
+from lmc.nn.locality import input_width, try_on_ten_nodes
 from lmc.nn.model import Identity, Layer, Model, NodeWise
-from lmc.nn.modes import as_rows
+from lmc.nn.module_context import as_rows
 from lmc.nn.parts import Activation, Chain, Dropout, Foreign
 from lmc.nn.rows import Rows
-from lmc.nn.trial import input_width, try_on_ten_nodes
 
 if TYPE_CHECKING:
-    from lmc.graph import Graph
+    from lmc.data.graph import Graph
 
 Module = nn.Module | Callable[[Tensor], Tensor]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
+from lmc.data.normalization import Norm
 from lmc.nn.model import LinearLayer, NodeWise
-from lmc.normalization import Norm
 
 
 class _Normalized(LinearLayer):

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from lmc.data.normalization import Norm, normalize
 from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.rows import Rows
-from lmc.normalization import Norm, normalize
 
 if TYPE_CHECKING:
-    from lmc.batch import Batch
-    from lmc.graph import Graph
+    from lmc.data.batch import Batch
+    from lmc.data.graph import Graph
 
 MOST_LAYERS = 1000
 """More are a mistake, or a file that wants to take all memory there is."""

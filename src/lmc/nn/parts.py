@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lmc import kernels
-from lmc import validation as check
+from lmc import checks, kernels
 from lmc.errors import ArgumentError
 from lmc.nn.model import NodeWise
-from lmc.nn.modes import as_rows, drops, paused
+from lmc.nn.module_context import as_rows, drops, paused
 from lmc.nn.rows import Rows
 
 NormKind = Literal["none", "batch", "layer"]
@@ -79,7 +78,7 @@ class Activation(NodeWise):
     @classmethod
     def of_width(cls, width: int, norm: NormKind, dropout: float) -> Activation:
         """With a new norm, of a kind known by name."""
-        check.one_of("norm", norm, NormKind)
+        checks.one_of("norm", norm, NormKind)
         kinds = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
         return cls(kinds[norm](width), dropout)
 
@@ -101,7 +100,7 @@ class Activation(NodeWise):
         assert norm.running_var is not None
         if not own:
             return norm.running_mean, norm.running_var
-        mean, variance = kernels.chosen(z).moments(z)
+        mean, variance = kernels.kernels_for(z).moments(z)
         with torch.no_grad():
             momentum, count = norm.momentum or 0.0, len(z)
             norm.running_mean.lerp_(mean, momentum)
@@ -130,7 +129,7 @@ class _Activate(torch.autograd.Function):
         own: bool,
     ) -> Tensor:
         scale = weight * deviation
-        activated: Tensor = kernels.chosen(z).activate(z, scale, bias - mean * scale, keys, p)
+        activated: Tensor = kernels.kernels_for(z).activate(z, scale, bias - mean * scale, keys, p)
         ctx.save_for_backward(z, activated, weight, mean, deviation)
         ctx.p, ctx.own = p, own
         return activated
@@ -138,7 +137,7 @@ class _Activate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
         z, activated, weight, mean, deviation = ctx.saved_tensors
-        loops, (to_z, to_weight, to_bias) = kernels.chosen(z), ctx.needs_input_grad[:3]
+        loops, (to_z, to_weight, to_bias) = kernels.kernels_for(z), ctx.needs_input_grad[:3]
         of_weight = of_bias = of_z = None
         of_g = weight * deviation
         linear = constant = torch.zeros_like(of_g)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmc import addressed
+from lmc import hashed_random
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class Rows:
         >>> bool(both.keys()[1] == one.keys()[0])
         True
         """
-        return addressed.bits(*self.address, self.nodes.numpy())
+        return hashed_random.bits(*self.address, self.nodes.numpy())

@@ -6,7 +6,7 @@ from typing import Any
 
 from lmc.paper.figures import band
 from lmc.paper.outcome import Outcome, Table, Value, ranked
-from lmc.paper.runs import (
+from lmc.paper.setup import (
     LARGE_BATCH,
     METHODS,
     SMALL_BATCH,

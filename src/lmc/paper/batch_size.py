@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from lmc.graph import Graph
+from lmc.data.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import band
 from lmc.paper.outcome import Outcome, Spread, Table, Value
-from lmc.paper.runs import (
+from lmc.paper.setup import (
     METHODS,
     SMALL_BATCH,
     Scale,
@@ -23,7 +23,7 @@ from lmc.paper.runs import (
     trained,
     with_method,
 )
-from lmc.records import Result
+from lmc.training.records import Result
 
 SIZES, PARTS = (1, 2, 5, 10), 80
 RATES = (1e-2, 3e-3, 1e-3)

@@ -7,7 +7,7 @@ from typing import Any
 
 from lmc.paper import numbers
 from lmc.paper.outcome import Outcome, Table, Value, ranked
-from lmc.paper.runs import (
+from lmc.paper.setup import (
     LARGE_BATCH,
     SMALL_BATCH,
     Scale,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 
-from lmc.batching import reserved_messages
+from lmc.batching.partition import partition
+from lmc.batching.samplers import reserved_messages
 from lmc.bench.run import peaks_of, seconds_of
-from lmc.config import merged
 from lmc.paper import numbers
 from lmc.paper.outcome import Outcome, Spread, Table, Value
-from lmc.paper.runs import (
+from lmc.paper.setup import (
     LARGE,
     METHODS,
     Scale,
@@ -19,7 +19,7 @@ from lmc.paper.runs import (
     settings_of,
     with_method,
 )
-from lmc.partition import partition
+from lmc.runs.config import merged
 
 GRAPHS = (*LARGE, "flickr-graph")
 NAMES = {"CLUSTER": "ClusterGCN", "GAS": "GAS", "LMC": "LMC"}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from lmc.bench.run import peaks_of
-from lmc.comparison import compare
 from lmc.paper import numbers
 from lmc.paper.figures import band
 from lmc.paper.outcome import Outcome, Spread, Table, Value
-from lmc.paper.runs import (
+from lmc.paper.setup import (
     METHODS,
     Scale,
     about_data,
@@ -20,6 +19,7 @@ from lmc.paper.runs import (
     trained,
     with_method,
 )
+from lmc.runs.comparison import compare
 
 COMPARED = ("GD", "CLUSTER", "GAS", "FM", "LMC")
 

@@ -10,10 +10,10 @@ from lmc.paper.batch_size import batch_size
 from lmc.paper.beta import beta_alpha, beta_score
 from lmc.paper.cost import epoch_time, memory
 from lmc.paper.efficiency import efficiency
-from lmc.paper.errors import gradient_errors
+from lmc.paper.gradient_errors import gradient_errors
 from lmc.paper.outcome import Outcome
 from lmc.paper.prediction import prediction
-from lmc.paper.runs import Scale
+from lmc.paper.setup import Scale
 from lmc.paper.small import small
 from lmc.paper.theory import theory
 

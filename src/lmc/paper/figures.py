@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lmc.records import Result
+from lmc.training.records import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

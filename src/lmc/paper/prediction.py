@@ -6,7 +6,7 @@ from itertools import product
 
 from lmc.paper import numbers
 from lmc.paper.outcome import Outcome, Spread, Table, Value, ranked
-from lmc.paper.runs import (
+from lmc.paper.setup import (
     LARGE,
     METHODS,
     Scale,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lmc.graph import Graph
+from lmc.data.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import curves
 from lmc.paper.outcome import Outcome, Spread, Table, Value, ranked
-from lmc.paper.runs import METHODS, SMALL_BATCH, Scale, Tree, at_best, shown, trained, with_method
+from lmc.paper.setup import METHODS, SMALL_BATCH, Scale, Tree, at_best, shown, trained, with_method
 
 # Kipf and Welling's: two layers of 16, decay on the first alone, dropout on both inputs.
 SETTINGS: Tree = {

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import lmc
 from lmc.paper.outcome import Outcome, Table, Value
-from lmc.paper.runs import Scale, shown
+from lmc.paper.setup import Scale, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,10 +12,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from lmc.environment import environment
 from lmc.files import write_atomically
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.outcome import Outcome
+from lmc.runs.environment import environment
 
 
 def write(folder: Path, name: str, outcome: Outcome) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lmc.report import formats
-from lmc.report.runs import Confusion
+from lmc.report.run_record import Confusion
 
 _WITH_COUNTS = 20  # classes up to which a cell is wide enough for its count
 _DRAWN = 100  # classes up to which there is a map at all: its cells grow with the square

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from lmc.report import formats
 from lmc.report.charts import Chart, Curve, Point, Style, line_chart
-from lmc.report.runs import Epoch, RunRecord
+from lmc.report.run_record import Epoch, RunRecord
 
 Named = tuple[str, Style, RunRecord]
 Value = Callable[[Epoch], "float | None"]

@@ -12,11 +12,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import lmc
 from lmc.errors import ArgumentError
 from lmc.files import one_line, write_atomically
-from lmc.report import charts, comparison, formats
+from lmc.report import charts, formats, side_by_side
 from lmc.report.charts import Style
 from lmc.report.confusion import HeatMap, heat_map
 from lmc.report.curves import Named, charts_of
-from lmc.report.runs import RunRecord, read_run
+from lmc.report.run_record import RunRecord, read_run
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
@@ -74,9 +74,9 @@ def _render(records: Sequence[RunRecord]) -> str:
         title=f"{len(runs)} training runs" if several else f"Training run {runs[0][0]}",
         subtitle=_subtitle(records),
         sections=[_section(*run) for run in runs],
-        results=comparison.results(runs),
-        differences=comparison.differences(runs) if several else None,
-        notes=comparison.notes(runs),
+        results=side_by_side.results(runs),
+        differences=side_by_side.differences(runs) if several else None,
+        notes=side_by_side.notes(runs),
         charts=charts_of(runs),
         frame=charts,
         version=lmc.__version__,
@@ -87,18 +87,18 @@ def _section(name: str, style: Style, run: RunRecord) -> _Section:
     config: dict[str, dict[str, str]] = {}
     for key, value in run.config.items():
         if isinstance(value, dict):
-            config[key] = comparison.flat(value)
+            config[key] = side_by_side.flat(value)
         else:
             config.setdefault("", {})[key] = formats.setting(value)
     return _Section(
         name=name,
         style=style,
         data=run.setting("data", "name") or formats.NOTHING,
-        method=comparison.method_of(run),
+        method=side_by_side.method_of(run),
         model=run.setting("model", "name") or formats.NOTHING,
         facts={key: formats.fact(value) for key, value in run.facts.items()},
         config=config,
-        environment=comparison.flat(run.environment),
+        environment=side_by_side.flat(run.environment),
         confusion=None if run.confusion is None else heat_map(run.confusion),
         folder=str(run.folder),
     )

@@ -1,0 +1,1 @@
+"""Clusters, and what makes the batches of an epoch."""

@@ -1,0 +1,60 @@
+"""What an argument must be: each check gives the value back, or raises one line with name, value and rule."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import reprlib
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, get_args
+
+from lmc.errors import ArgumentError
+
+MOST_REAL = 3e38
+"""What 32 bits can hold, near enough."""
+
+
+def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+    """An integer in least .. most, of any type that counts as one; else ArgumentError."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name}={shown(value)}: must be an integer") from None
+    if not least <= number <= most:
+        rule = f"{least} or more" if number < least else f"at most {most}"
+        raise ArgumentError(f"{name}={number}: must be {rule}")
+    return number
+
+
+def real_number(name: str, value: Any, least: float, most: float = MOST_REAL) -> float:
+    """A number in least .. most, of any type that counts as one; else ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
+        raise ArgumentError(f"{name}={shown(value)}: must be a number")
+    number: Any = value  # an integer may be longer than any float, and still be compared
+    if not least <= number <= most:
+        rule = f"{least:g} or more" if number < least else f"at most {most:g}"
+        raise ArgumentError(f"{name}={shown(value)}: must be {rule}")
+    return float(number)
+
+
+def sequence(name: str, values: Any) -> Sequence[Any]:
+    """A list or a tuple; else ArgumentError."""
+    if not isinstance(values, (list, tuple)):
+        raise ArgumentError(f"{name}={shown(values)}: must be a list")
+    return values
+
+
+def shown(value: Any) -> str:
+    """Any value in part of a line."""
+    return " ".join(reprlib.repr(value).split())
+
+
+def one_of(name: str, value: Any, allowed: Any) -> str:
+    """One of the strings of a Literal, or of any collection; else ArgumentError, with the nearest one."""
+    names = list(get_args(allowed) or allowed)
+    if isinstance(value, str) and value in names:
+        return value
+    near = difflib.get_close_matches(str(value).lower(), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ArgumentError(f"{name}={shown(value)}: must be one of {', '.join(names)}{hint}")

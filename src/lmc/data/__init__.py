@@ -1,0 +1,1 @@
+"""Graphs: what they hold, where they come from, and batches of them."""

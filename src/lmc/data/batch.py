@@ -1,0 +1,233 @@
+"""Batch: a node set with its halo, and the rows of the normalised adjacency that it needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lmc import kernels
+from lmc.data import rules
+from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
+from lmc.errors import ArgumentError, GraphError
+from lmc.sparse import CSR
+
+if TYPE_CHECKING:
+    from lmc.data.graph import Graph
+
+
+class Edges(NamedTuple):
+    """Messages one by one, for convolutions that look at each.
+
+    Attributes:
+        ends: (2, edges) int64, sources above targets, in the order of the targets.
+        weight: (edges,) or None.
+        attr: (edges, columns) or None.
+    """
+
+    ends: Tensor
+    weight: Tensor | None
+    attr: Tensor | None
+
+    def where(self, mask: Tensor) -> Edges:
+        """Those where `mask` (edges,) is True."""
+        weight, attr = (None if kept is None else kept[mask] for kept in self[1:])
+        return Edges(self.ends[:, mask], weight, attr)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The nodes of a step, their 1-hop neighbours outside, and the messages between them.
+
+    Local rows are `nodes` first, then `halo`; every array below that speaks of both has this order.
+    Memory is proportional to the batch and its messages, never to the graph.
+
+    Attributes:
+        graph: where it comes from.
+        nodes: (batch,) int64, the graph's own ids, in the order they were given in.
+        halo: (halo,) int64, the neighbours of `nodes` outside of them, in the order of first appearance.
+        scale: what an estimate over `nodes` is multiplied by to stand for all nodes.
+
+    >>> import lmc
+    >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
+    >>> batch = path.batch([0, 1], scale=1.5)
+    >>> batch
+    Batch(2 nodes, 1 halo, scale 1.5)
+    >>> batch.block("sum").to_dense().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    graph: Graph
+    nodes: Tensor
+    halo: Tensor
+    scale: float
+    _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
+
+    @staticmethod
+    def of(graph: Graph, nodes: Any, scale: Any = 1.0) -> Batch:
+        """The batch of any node set; see `Graph.batch`."""
+        nodes = rules.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
+        if nodes.ndim != 1 or nodes.numel() == 0:
+            raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be (batch,), one or more")
+        nodes = rules.node_ids("nodes", nodes, graph.num_nodes).long()
+        if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
+            raise ArgumentError(f"scale={scale!r}: must be a positive number")
+        ascending = nodes.sort().values
+        twice = ascending[1:][ascending.diff() == 0]
+        if twice.numel():
+            raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
+        return Batch.of_known(graph, nodes, float(scale))
+
+    @staticmethod
+    def of_known(graph: Graph, nodes: Tensor, scale: float) -> Batch:
+        """`of`, for (batch,) int64 nodes that are known to be a set of the graph's nodes."""
+        neighbours = graph.neighbours
+        members = kernels.kernels_for().members(neighbours.indptr, neighbours.indices, nodes)
+        return Batch(graph, nodes, members[len(nodes) :], scale)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes are in the batch."""
+        return self.nodes.numel()
+
+    @property
+    def num_halo(self) -> int:
+        """How many neighbours stand outside."""
+        return self.halo.numel()
+
+    @cached_property
+    def members(self) -> Tensor:
+        """(batch + halo,) the graph's id of every local row."""
+        return torch.cat([self.nodes, self.halo])
+
+    # -- messages: each block is built when first asked for, then kept ----------------------------
+
+    def block(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch + halo): what the batch receives; whole rows of `lmc.normalize(graph, norm)`."""
+        return self._rows_of("nodes", normalize(self.graph, norm))
+
+    def halo_block(self, norm: Norm = "gcn") -> CSR:
+        """(halo, batch + halo): what the halo receives from within reach; the rest is cut off."""
+        return self._rows_of("halo", normalize(self.graph, norm))
+
+    def transposed_block(self, norm: Norm = "gcn") -> CSR:
+        """`block` of the transposed adjacency, for the backward pass; the same object if symmetric."""
+        return self._rows_of("nodes", normalize_transposed(self.graph, norm))
+
+    def transposed_halo_block(self, norm: Norm = "gcn") -> CSR:
+        """`halo_block` of the transposed adjacency; the same object if symmetric."""
+        return self._rows_of("halo", normalize_transposed(self.graph, norm))
+
+    def renormalized(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch): Cluster-GCN's adjacency, normalised as if there were nothing outside."""
+        key = (self.graph.adjacency, f"renormalized {norm}")
+        if key not in self._built:
+            self._built[key] = self._renormalized(norm)
+        return self._built[key]
+
+    def _renormalized(self, norm: Norm) -> CSR:
+        received = self._localized(self.graph.adjacency, self.nodes)
+        inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes)
+        return normalized(inside.ordered(), norm, self.graph.x.dtype)
+
+    def received_features(self, norm: Norm = "gcn") -> Tensor:
+        """(batch, features) what the batch receives where messages are the features themselves."""
+        return propagated(self.graph, norm).index_select(0, self.nodes)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """What the batch receives, message by message; sources are batch rows, then halo rows."""
+        return self._edges_to(self.nodes)
+
+    @cached_property
+    def halo_edges(self) -> Edges:
+        """What the halo receives from within reach; sources are halo rows, then batch rows.
+
+        A target thus has the same number as the source that it is, as in `edges`.
+        """
+        found = self._edges_to(self.halo)
+        source, target = found.ends
+        inside = source < self.num_nodes
+        source = torch.where(inside, source + self.num_halo, source - self.num_nodes)
+        return found._replace(ends=torch.stack([source, target]))
+
+    def _edges_to(self, rows: Tensor) -> Edges:
+        graph, dtype = self.graph, self.graph.x.dtype
+        if graph.edge_attr is None:
+            block = self._localized(graph.adjacency, rows)
+            weight, attr = block.values, None
+        else:
+            block = self._localized(graph.numbered_edges, rows)
+            edge = block.values
+            weight = None if graph.edge_weight is None else graph.edge_weight[edge]
+            attr = graph.edge_attr[edge].to(dtype)
+        index = torch.stack([block.indices, block.row_ids()]).long()
+        return Edges(index, None if weight is None else weight.to(dtype), attr)
+
+    def alone(self) -> Batch:
+        """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
+        return Alone(self.graph, self.nodes, self.halo[:0], self.scale)
+
+    def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
+        if (matrix, which) not in self._built:
+            self._built[matrix, which] = self._localized(
+                matrix, self.nodes if which == "nodes" else self.halo
+            )
+        return self._built[matrix, which]
+
+    def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
+        """These rows of a matrix, with the entries whose column is a local row, under its local number."""
+        localize = kernels.kernels_for().localize
+        given = (matrix.indptr, matrix.indices, matrix.values)
+        indptr, indices, values = localize(*given, rows, self.members)
+        return CSR(indptr, indices, values, len(self.members))
+
+    # -- what is known of its nodes --------------------------------------------------------------
+
+    @cached_property
+    def y(self) -> Tensor:
+        """(batch + halo, ...) labels."""
+        return self.graph.y[self.members]
+
+    @cached_property
+    def train_mask(self) -> Tensor:
+        """(batch + halo,) bool: which labels are learned from."""
+        return self.graph.train_mask[self.members]
+
+    @cached_property
+    def global_degree(self) -> Tensor:
+        """(halo,) how many neighbours each halo node has in the graph, itself not counted."""
+        indptr = self.graph.neighbours.indptr
+        return indptr[self.halo + 1] - indptr[self.halo]
+
+    @cached_property
+    def local_degree(self) -> Tensor:
+        """(halo,) how many of these are in the batch or the halo."""
+        return self._localized(self.graph.neighbours, self.halo).row_lengths()
+
+    def __repr__(self) -> str:
+        return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
+
+
+class Alone(Batch):
+    """A batch without a halo, normalised within."""
+
+    def block(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch): `renormalized`."""
+        return self.renormalized(norm)
+
+    def transposed_block(self, norm: Norm = "gcn") -> CSR:
+        """(batch, batch): its transpose, the same object if symmetric."""
+        forward = self.renormalized(norm)
+        if (forward, "transposed") not in self._built:
+            self._built[forward, "transposed"] = forward.transpose()
+        return self._built[forward, "transposed"]
+
+    def received_features(self, norm: Norm = "gcn") -> Tensor:
+        """(batch, features) from within the batch alone."""
+        x = self.graph.x.index_select(0, self.nodes)
+        return self.renormalized(norm).times(x, x[:0])

@@ -1,0 +1,235 @@
+"""The door of the library: every rule a graph's arrays obey, each checked once and vectorised."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmc import checks
+from lmc.errors import ArgumentError, GraphError
+from lmc.files import one_line
+
+Task = Literal["multiclass", "multilabel", "regression"]
+MOST_CLASSES = 1 << 16
+"""That labels alone can announce, on a graph of fewer nodes: a label beyond is a mistake."""
+
+
+def tensor(name: str, array: Any) -> Tensor:
+    """A detached, dense CPU tensor of any array, without a copy where possible."""
+    try:
+        if not isinstance(array, Tensor) and hasattr(array, "__array__"):
+            array = np.require(array, requirements=["C", "W"])  # what torch can share
+        result = torch.as_tensor(array).detach().cpu()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise GraphError(f"{name}: {type(array).__name__} is not an array ({one_line(error)})") from None
+    if result.layout != torch.strided:
+        raise GraphError(f"{name} has layout {result.layout}: must be dense")
+    if result.is_complex():
+        raise GraphError(f"{name} has type {result.dtype}: must be real")
+    return result
+
+
+def count_nodes(x: Tensor | None, y: Tensor, prefix: str = "") -> int:
+    """How many nodes there are: the rows of the features, or of the labels where there are none."""
+    if x is None:
+        if y.ndim == 0 or len(y) == 0:
+            raise GraphError(f"{prefix}y has shape {tuple(y.shape)}: must be (nodes,) or (nodes, columns)")
+        return len(y)
+    if x.ndim != 2 or len(x) == 0:
+        shape = tuple(x.shape)
+        raise GraphError(f"{prefix}x has shape {shape}: must be (nodes, features) with a node or more")
+    return len(x)
+
+
+def _first(mask: Tensor) -> tuple[int, ...]:
+    """The first place where `mask` is True, in order of storage."""
+    flat = int(mask.flatten().to(torch.uint8).argmax())
+    return tuple(int(i) for i in np.unravel_index(flat, mask.shape))
+
+
+def _reject(name: str, array: Tensor, wrong: Tensor, rule: str) -> None:
+    """Raise GraphError at the first `wrong` place of `array`, if there is one."""
+    if bool(wrong.any()):
+        at = _first(wrong)
+        place = ", ".join(map(str, at))
+        raise GraphError(f"{name}[{place}] = {array[at].item()}: {rule}")
+
+
+def _require_shape(name: str, array: Tensor, right: bool, rule: str) -> None:
+    if not right:
+        raise GraphError(f"{name} has shape {tuple(array.shape)}: {rule}")
+
+
+def finite(name: str, array: Tensor, rule: str) -> Tensor:
+    """The same numbers, all finite, as float64 where they are and as float32 otherwise."""
+    array = array if array.dtype == torch.float64 else array.float()
+    # A finite sum proves every term finite, and takes no memory; the rest is for the message.
+    if not bool(torch.isfinite(array.sum())):
+        _reject(name, array, ~torch.isfinite(array), rule)
+    return array
+
+
+def integers(name: str, array: Tensor, rule: str) -> Tensor:
+    """The same numbers in int32 or int64, which neither wrap nor lack operations."""
+    if array.numel() == 0:
+        return array.long()
+    if array.dtype == torch.bool or array.is_floating_point():
+        raise GraphError(f"{name} has type {array.dtype}: {rule}")
+    return array if array.dtype in (torch.int32, torch.int64) else array.long()
+
+
+def node_ids(name: str, ids: Tensor, num_nodes: int) -> Tensor:
+    """Integers in 0 .. num_nodes - 1."""
+    ids = integers(name, ids, "node ids must be integers")
+    if ids.numel():
+        low, high = torch.aminmax(ids)
+        if low < 0 or high >= num_nodes:
+            rule = f"node ids must be in 0..{num_nodes - 1}, for {num_nodes} nodes"
+            _reject(name, ids, (ids < 0) | (ids >= num_nodes), rule)
+    return ids
+
+
+def edge_index(name: str, ends: Tensor, num_nodes: int) -> Tensor:
+    """(2, edges) node ids, sources above targets."""
+    if ends.numel() == 0 and ends.ndim < 2:
+        ends = ends.reshape(2, 0)
+    right = ends.ndim == 2 and ends.shape[0] == 2
+    _require_shape(name, ends, right, "must be (2, edges), sources above targets")
+    return node_ids(name, ends, num_nodes)
+
+
+def csr(indptr: Tensor, indices: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """(nodes + 1,) offsets that start at 0, never fall and end at the number of node ids; the ids."""
+    _require_shape("indices", indices, indices.ndim == 1, "must be (edges,)")
+    right = indptr.ndim == 1 and indptr.numel() == num_nodes + 1
+    _require_shape("indptr", indptr, right, f"must be ({num_nodes + 1},), nodes + 1")
+    indptr = integers("indptr", indptr, "offsets must be integers")
+    if indptr[0] != 0:
+        raise GraphError(f"indptr[0] = {int(indptr[0])}: offsets must start at 0")
+    falls = torch.zeros(indptr.numel(), dtype=torch.bool)
+    falls[1:] = indptr[1:] < indptr[:-1]
+    _reject("indptr", indptr, falls, "offsets must not fall")
+    if indptr[-1] != indices.numel():
+        last = f"indptr[{num_nodes}] = {int(indptr[-1])}"
+        raise GraphError(f"{last}: offsets must end at the number of indices, {indices.numel()}")
+    return indptr, node_ids("indices", indices, num_nodes)
+
+
+def cluster_ids(clusters: Any, num_nodes: int) -> Tensor:
+    """(nodes,) integers from 0, gaps allowed."""
+    ids = tensor("clusters", clusters)
+    _require_shape("clusters", ids, ids.shape == (num_nodes,), f"must be ({num_nodes},), one per node")
+    ids = integers("clusters", ids, "clusters must be integers")
+    _reject("clusters", ids, ids < 0, "clusters must be 0 or more")
+    return ids
+
+
+def edge_weight(weight: Tensor, num_edges: int) -> Tensor:
+    """(edges,) finite, as float64 where it is and as float32 otherwise."""
+    right = weight.ndim == 1 and weight.numel() == num_edges
+    _require_shape("edge_weight", weight, right, f"must be ({num_edges},), one per edge")
+    return finite("edge_weight", weight, "edge weights must be finite")
+
+
+def edge_attr(attributes: Tensor, num_edges: int) -> Tensor:
+    """(edges, columns) finite, as float64 where it is and as float32 otherwise; (edges,) is one column."""
+    columns = attributes[:, None] if attributes.ndim == 1 else attributes
+    right = columns.ndim == 2 and len(columns) == num_edges
+    _require_shape("edge_attr", attributes, right, f"must be ({num_edges}, columns), one row per edge")
+    return finite("edge_attr", columns, "edge features must be finite")
+
+
+def features(x: Tensor, num_nodes: int) -> Tensor:
+    """(nodes, features) finite, as float64 where they are and as float32 otherwise."""
+    right = x.ndim == 2 and x.shape[0] == num_nodes
+    _require_shape("x", x, right, f"must be ({num_nodes}, features)")
+    return finite("x", x, "features must be finite")
+
+
+def masks(given: dict[str, Tensor], num_nodes: int) -> None:
+    """(nodes,) bool each, no node in two."""
+    seen: dict[str, Tensor] = {}
+    for name, mask in given.items():
+        right = mask.ndim == 1 and mask.numel() == num_nodes
+        _require_shape(name, mask, right, f"must be ({num_nodes},), one per node")
+        if mask.dtype != torch.bool:
+            raise GraphError(f"{name} has type {mask.dtype}: masks must be bool")
+        for other, taken in seen.items():
+            _reject(name, mask, mask & taken, f"the node is in {other}; masks must not overlap")
+        seen[name] = mask
+
+
+def task_of(y: Tensor) -> Task:
+    """What the labels' type and shape say: integers are classes, a 0/1 matrix is multi-label."""
+    if not y.is_floating_point() and y.ndim == 1:
+        return "multiclass"
+    known = y[~unlabelled(y, "multilabel")] if y.ndim == 2 else y
+    binary = y.ndim == 2 and bool(((known == 0) | (known == 1) | known.isnan()).all())
+    return "multilabel" if binary else "regression"
+
+
+def unlabelled(y: Tensor, task: Task) -> Tensor:
+    """(nodes,) where the label is -1 (classes) or a row of -1 (multi-label)."""
+    if task == "multiclass":
+        return y == -1
+    if task == "multilabel":
+        return (y == -1).all(dim=1)
+    return torch.zeros(y.shape[0], dtype=torch.bool)
+
+
+def labels(
+    y: Tensor, in_a_mask: Tensor, task: Task | None, num_classes: int | None
+) -> tuple[Tensor, Task, int]:
+    """Labels of one of three kinds; returns them, their kind and the width of a prediction.
+
+    Args:
+        y: (nodes,) integer classes; (nodes, classes) zeros and ones; or (nodes,) or
+            (nodes, targets) real numbers. (nodes, 1) integers count as (nodes,).
+        in_a_mask: (nodes,) bool; the labels of other nodes are only looked at where they are integers.
+        task: the kind, or None to take it from the type and shape of `y`.
+        num_classes: how many classes there are, or None for those that occur.
+    """
+    if num_classes is not None:
+        num_classes = checks.whole_number("num_classes", num_classes, 1)
+    if task is not None:
+        checks.one_of("task", task, Task)
+    num_nodes = in_a_mask.numel()
+    right = y.ndim in (1, 2) and y.shape[0] == num_nodes
+    _require_shape("y", y, right, f"must be ({num_nodes},) or ({num_nodes}, columns)")
+    if y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():
+        y = y[:, 0]
+    task = task or task_of(y)
+    if task == "multiclass":
+        _require_shape("y", y, y.ndim == 1, f"must be ({num_nodes},) for classes")
+        y = integers("y", y, "classes must be integers").long()
+        if num_classes is None:
+            most = max(MOST_CLASSES, num_nodes)
+            _reject("y", y, y >= most, f"classes must be below {most}, unless num_classes says how many")
+            num_classes = max(1, int(y.max()) + 1)
+        rule = f"classes must be in 0..{num_classes - 1}, or -1 for unlabelled"
+        _reject("y", y, (y < -1) | (y > num_classes - 1), rule)
+        return y, task, num_classes
+
+    y = y if y.dtype == torch.float64 else y.float()
+    judged = in_a_mask & ~unlabelled(y, task) if y.ndim == 2 else in_a_mask
+    judged = judged.view(-1, *[1] * (y.ndim - 1))
+    if task == "multilabel":
+        _require_shape("y", y, y.ndim == 2, f"must be ({num_nodes}, classes) for multi-label")
+        rule = "multi-label entries must be 0 or 1, or the whole row -1 for unlabelled"
+        _reject("y", y, judged & (y != 0) & (y != 1), rule)
+    else:
+        _reject("y", y, judged & ~torch.isfinite(y), "targets in a mask must be finite")
+    width = 1 if y.ndim == 1 else y.shape[1]
+    if num_classes not in (None, width):
+        raise ArgumentError(f"num_classes={num_classes}: y has {width} columns")
+    return y, task, width
+
+
+def trainable(train_mask: Tensor) -> None:
+    """At least one labelled node to learn from."""
+    if not bool(train_mask.any()):
+        nodes = train_mask.numel()
+        raise GraphError(f"train_mask has no labelled node among {nodes}: training needs one or more")

@@ -1,0 +1,122 @@
+"""How far estimates are from the gradient, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lmc.data.batch import Batch
+from lmc.data.graph import Graph
+from lmc.errors import ArgumentError
+from lmc.estimators.estimator import Estimator, untouched_statistics
+from lmc.estimators.exact import exact_values
+from lmc.estimators.step import NoHalo
+from lmc.nn.model import Model
+from lmc.nn.parts import without_dropout
+
+Estimate = dict[nn.Parameter, Tensor]
+
+
+@dataclass(frozen=True)
+class GradientErrors(Mapping[str, float]):
+    """Relative errors of estimates by part of the model (`"encoder"`, `"layers.0"`, ..., `"head"`).
+
+    `"total"` is all parameters together. With e the estimate of a batch, g that of `BackwardSGD` on the
+    same batch, and f the full gradient, each over ||f||:
+
+    - the mapping itself: the mean of ||e - f||;
+    - `bias`: the mean of ||e - g||, what the values outside of the batch cost;
+    - `variance`: Var(g)^½, the root of the mean of ||g - f||², what any batch of this kind costs.
+
+    The error is at most their sum, as in Theorem 2. With a batch norm in training mode, batches also
+    differ from the graph in their statistics; that difference is part of the variance.
+    """
+
+    error: dict[str, float]
+    bias: dict[str, float]
+    variance: dict[str, float]
+
+    def __getitem__(self, part: str) -> float:
+        return self.error[part]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.error)
+
+    def __len__(self) -> int:
+        return len(self.error)
+
+
+def gradient_error(
+    graph: Graph, model: Model, estimator: Estimator, batches: Iterable[Batch]
+) -> GradientErrors:
+    """The relative error of an estimator at the parameters and histories as they are, dropout off.
+
+    Neither the model nor the estimator is changed.
+
+    Args:
+        graph: the graph.
+        model: the model.
+        estimator: bound to both.
+        batches: over which errors are averaged.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=200)
+    >>> model = lmc.GCN(graph.num_features, 8, graph.num_classes)
+    >>> estimator = lmc.BackwardSGD()
+    >>> estimator.bind(model, graph)
+    >>> everything = [graph.batch(range(200))]
+    >>> lmc.gradient_error(graph, model, estimator, everything)["total"] < 1e-5
+    True
+    """
+    if getattr(estimator, "model", None) is not model or estimator.graph is not graph:
+        raise ArgumentError(f"{type(estimator).__name__}: not bound to this model and graph")
+    parts = _parts(model)
+    batches = list(batches)
+    if not batches:
+        raise ArgumentError("batches: none is left to average over")
+    everything = graph.batch(torch.arange(graph.num_nodes))
+    distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
+    with untouched_statistics(model), without_dropout(model), estimator.frozen():
+        _, full = estimator.estimate_in(everything, NoHalo())
+        exact = exact_values(model, everything, estimator.loss, estimator.address)
+        for batch in batches:
+            _, estimate = estimator.estimate(batch)
+            _, reference = estimator.estimate_in(batch, exact)  # BackwardSGD, with one pass for all
+            for name, of in parts.items():
+                row = _distance(estimate, full, of), _distance(estimate, reference, of)
+                distances[name].append((*row, _distance(reference, full, of)))
+
+    def relative(name: str, which: int, power: int) -> float:
+        mean = sum(row[which] ** power for row in distances[name]) / len(batches)
+        norm = _distance(full, {}, parts[name])
+        return mean ** (1 / power) / norm if norm else (math.inf if mean else 0.0)
+
+    return GradientErrors(
+        error={name: relative(name, 0, 1) for name in parts},
+        bias={name: relative(name, 1, 1) for name in parts},
+        variance={name: relative(name, 2, 2) for name in parts},
+    )
+
+
+def _parts(model: Model) -> dict[str, list[nn.Parameter]]:
+    """Trained parameters by part of the model, and all of them."""
+    parts: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            first, *rest = name.split(".")
+            part = f"{first}.{rest[0]}" if first == "layers" else first
+            parts.setdefault(part, []).append(parameter)
+    return parts | {"total": [p for p in model.parameters() if p.requires_grad]}
+
+
+def _distance(one: Estimate, other: Estimate, parameters: list[nn.Parameter]) -> float:
+    """||one - other|| over some parameters; what is not there is zero."""
+    squares = 0.0
+    for p in parameters:
+        difference = one.get(p, torch.zeros_like(p)) - other.get(p, torch.zeros_like(p))
+        squares += float(difference.double().square().sum())
+    return math.sqrt(squares)

@@ -1,0 +1,60 @@
+"""Modules that stand still for a while, and randomness of theirs that is addressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+from lmc import hashed_random
+from lmc.nn.rows import Rows
+
+
+@contextmanager
+def paused(model: nn.Module, which: Callable[[nn.Module], bool]) -> Iterator[None]:
+    """In this context the modules for which `which` holds are in evaluation mode, without their children."""
+    training = [module for module in model.modules() if module.training and which(module)]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def takes_statistics(module: nn.Module) -> bool:
+    """Whether it is a batch norm, or an instance norm, for which the nodes are one instance."""
+    return isinstance(module, _NormBase)
+
+
+def drops(module: nn.Module) -> bool:
+    """Whether it drops at random: a dropout, or a convolution with a `dropout` of its own, as PyG's have."""
+    own = getattr(module, "dropout", None)  # of PyG's MLP, one for each of its layers
+    return isinstance(module, _DropoutNd) or isinstance(own, (float, list))
+
+
+@contextmanager
+def as_rows(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
+    """In this context a module of anybody's making treats rows as ours do; `count` of them, or of edges.
+
+    - Batch norms take their statistics from batch rows; halo rows, or a single row, get the running ones.
+    - Random numbers depend on the address of the rows, not on what was drawn before.
+    """
+    own = rows.inside and count > 1
+    with paused(module, lambda part: not own and takes_statistics(part)), _seeded(module, rows):
+        yield
+
+
+@contextmanager
+def _seeded(module: nn.Module, rows: Rows) -> Iterator[None]:
+    if not any(part.training for part in module.modules()):
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(hashed_random.bits(*rows.address, rows.inside)[0] >> 1))
+        yield

@@ -1,0 +1,184 @@
+"""How much is run, on which graph, and a run itself."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Literal, TypeVar
+
+from rich.console import Console
+from rich.progress import track
+
+import lmc
+from lmc.bench import rows
+from lmc.bench.run import Job
+from lmc.checks import one_of
+from lmc.data import published
+from lmc.data.datasets import places
+from lmc.data.graph import Graph
+from lmc.errors import DatasetError
+from lmc.nn.model import Model
+from lmc.paper.outcome import Spread
+from lmc.runs.config import Config, merged
+from lmc.runs.presets import PRESETS
+from lmc.training.callbacks import Callback
+from lmc.training.loop import Training
+from lmc.training.records import Result
+
+Tree = dict[str, dict[str, Any]]
+Item = TypeVar("Item")
+
+METHODS: dict[str, dict[str, Any]] = {
+    "GD": {"name": "gd"},
+    "CLUSTER": {"name": "cluster"},
+    "GAS": {"name": "gas"},
+    "FM": {"name": "fm"},
+    "LMC": {"name": "lmc"},
+}
+MODELS = {"GCN": "gcn", "GCNII": "gcnii"}
+LARGE = ("arxiv", "flickr", "reddit", "ppi")
+
+# What the paper found best (appendix E.4): trust the up-to-date values where a batch is large.
+LARGE_BATCH = {"name": "lmc", "alpha": 1.0, "score": "1"}
+SMALL_BATCH = {"name": "lmc", "alpha": 0.4, "score": "2x-x^2"}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of an experiment is run; None is what the experiment itself takes.
+
+    Attributes:
+        epochs: of every run.
+        runs: seeds.
+        data: the graph, where an experiment has a choice.
+        root: the folder to look for it in.
+        model: `"gcn"` or `"gcnii"`, where an experiment has both.
+        clusters: a batch, where an experiment has several sizes.
+        quick: as little as shows that it works.
+    """
+
+    epochs: int | None = None
+    runs: int | None = None
+    data: str | None = None
+    root: str | None = None
+    model: str | None = None
+    clusters: tuple[int, ...] = ()
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.model is not None:
+            one_of("model", self.model, MODELS.values())
+
+    def epochs_of(self, full: int) -> int:
+        """How many epochs, where all of an experiment has `full`."""
+        return self.epochs or (min(full, 2) if self.quick else full)
+
+    def seeds(self, full: int) -> range:
+        """The seeds of the runs."""
+        return range(self.runs or (1 if self.quick else full))
+
+    def models(self) -> list[str]:
+        """As the paper writes their names."""
+        return [written for written, name in MODELS.items() if self.model in (None, name)]
+
+    def graphs(self, *names: str) -> dict[str, Graph]:
+        """Those of the graphs that are at hand; nothing is downloaded unless it is asked for by name."""
+        if self.data:
+            return {self.data: lmc.load(self.data, self.root)}
+        found = {}
+        for name in names:
+            if name not in published.LOADERS or self._is_downloaded(name):
+                with contextlib.suppress(DatasetError):
+                    found[name] = lmc.load(name, self.root)
+        if not found:
+            return {names[0]: lmc.load(names[0], self.root)}  # which says where it was looked for
+        return found
+
+    def _is_downloaded(self, name: str) -> bool:
+        folder = published.LOADERS[name][1]
+        return any((place / folder / "raw").is_dir() for place in places(self.root))
+
+
+def settings_of(model: str, data: str) -> Tree:
+    """The paper's settings for a model on a graph; those for arxiv where it has none."""
+    preset = PRESETS.get(f"{MODELS[model]}-{data}", PRESETS[f"{MODELS[model]}-arxiv"])
+    return merged(preset, {"data": {"name": data}})
+
+
+def with_method(settings: Tree, method: dict[str, Any]) -> Tree:
+    """The same settings for another method."""
+    return {**settings, "method": method}
+
+
+def trained(
+    graph: Graph, settings: Tree, seed: int, callbacks: Sequence[Callback] = (), **training: Any
+) -> Result:
+    """One run from beginning to end; nothing of it is kept on disk."""
+    config = Config.of(merged(settings, {"training": {"seed": seed, **training}}))
+    model = config.build_model(graph.num_features, graph.num_classes)
+    result = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training).run()
+    reached = "" if result.best is None else f": val {result.best.val:.4f} in epoch {result.best.epoch}"
+    told = " ".join(f"{name} {value}" for name, value in training.items())
+    console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False, soft_wrap=True)
+    return result
+
+
+def best_val(result: Result) -> float:
+    """The highest validation metric of a run; 0 where there is none."""
+    return result.best.val or 0.0 if result.best is not None else 0.0
+
+
+def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> Spread | None:
+    """The metric at the best validation epoch of every run, in per cent; None where there is none."""
+    found = [getattr(result.best, what) for result in results if result.best is not None]
+    known = [100 * value for value in found if value is not None]
+    return Spread(known) if known else None
+
+
+def curves_of(found: Mapping[str, Sequence[Result]]) -> dict[str, list[list[float | None]]]:
+    """The validation metric after every epoch, of every run of every method."""
+    return {name: [[r.val for r in result.history] for result in results] for name, results in found.items()}
+
+
+def job_of(settings: Tree, data: str, root: str | None) -> Job:
+    """The epochs of a run, for a process of its own: see `bench`."""
+    config = Config.of(settings)
+    batches = config.training
+    make = partial(
+        rows.own,
+        estimator=config.build_estimator(),
+        parts=batches["parts"],
+        parts_per_batch=batches["parts_per_batch"] if config.build_estimator().needs_parts else None,
+        make_model=partial(_model, settings),
+        lr=batches["lr"],
+    )
+    return make, partial(lmc.load, data, root)
+
+
+def _model(settings: Tree, graph: Graph) -> Model:
+    return Config.of(settings).build_model(graph.num_features, graph.num_classes)
+
+
+@cache
+def console() -> Console:
+    """Where progress is shown: one for all, so that lines and bars keep out of each other's way."""
+    return Console(stderr=True)
+
+
+def shown(items: Iterable[Item], title: str) -> Iterator[Item]:
+    """The items, with a bar on the terminal that says how far it is."""
+    yield from track(list(items), title, console=console(), transient=True)
+
+
+def about_data(names: Iterable[str]) -> list[str]:
+    """What has to be said of the graphs."""
+    said = [f"Graphs at hand: {', '.join(names)}; the paper has {', '.join(LARGE)}."]
+    if "arxiv" in names:
+        said.append(
+            "The features of arxiv here may be stand-ins for OGB's: compare methods with each other,"
+            " not their accuracies with the paper's."
+        )
+    said.append("CPU instead of an RTX 2080 Ti: seconds and megabytes are of another machine.")
+    return said

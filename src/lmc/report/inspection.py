@@ -1,0 +1,382 @@
+"""What a graph is like, and what its batches hold, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from rich.filesize import decimal
+from rich.table import Table
+from scipy.sparse import csgraph
+from torch import Tensor
+
+from lmc import checks
+from lmc.batching.partition import partition
+from lmc.batching.samplers import batches
+from lmc.data import rules
+from lmc.data.graph import Graph
+from lmc.data.rules import Task
+from lmc.nn.model import MOST_LAYERS
+from lmc.training.memory_need import Need, need
+
+# A batch of about a half, an eighth and a fortieth of the graph.
+_SHARES = (2, 8, 40)
+# Two clusters or more in the smallest of them, unless they were tiny.
+_MOST_PARTS, _LEAST_CLUSTER = 80, 25
+
+
+class Degrees(NamedTuple):
+    """How many neighbours nodes have: other nodes that send to them or receive from them."""
+
+    smallest: int
+    median: float
+    mean: float
+    largest: int
+    isolated: int
+    """Nodes without any."""
+
+
+class Features(NamedTuple):
+    """What is in `graph.x`."""
+
+    width: int
+    dtype: str
+    zeros: float | None
+    """The share of entries that are zero; None where there are no features, as for the next two."""
+    smallest: float | None
+    largest: float | None
+
+
+class Split(NamedTuple):
+    """How many nodes are in each mask, and in none."""
+
+    train: int
+    val: int
+    test: int
+    unused: int
+
+
+class Labels(NamedTuple):
+    """What is in `graph.y`."""
+
+    task: Task
+    classes: int
+    """The width of a prediction: classes, labels, or targets."""
+    labelled: int
+    """Nodes whose labels are counted: those with a class; of several labels, those in a mask."""
+    counts: tuple[int, ...]
+    """How many of them have each class or label; empty in a regression."""
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The counts over the labelled nodes.
+
+        >>> Labels("multiclass", 2, 4, (1, 3)).shares
+        (0.25, 0.75)
+        """
+        return tuple(count / self.labelled for count in self.counts)
+
+
+class Spread(NamedTuple):
+    """A number per batch, over the batches of an epoch."""
+
+    mean: float
+    largest: int
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What batches hold when the graph is cut into `parts` clusters and each has some of them.
+
+    Attributes:
+        parts: clusters in the graph.
+        parts_per_batch: clusters in a batch.
+        batches: batches in an epoch.
+        nodes: in a batch.
+        halo: their neighbours outside.
+        messages: entries of the block, self-loops included: what the nodes receive.
+        inside: the share of all messages that come from within their batch.
+        need: memory of training with the batch that needs most, estimated for LMC at alpha = 0.
+    """
+
+    parts: int
+    parts_per_batch: int
+    batches: int
+    nodes: Spread
+    halo: Spread
+    messages: Spread
+    inside: float
+    need: Need
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `inspect` finds.
+
+    Attributes:
+        nodes: how many nodes.
+        edges: how many entries of the adjacency: an undirected edge counts twice.
+        directed: whether some edge has no reverse of the same weight.
+        self_loops: how many of the edges.
+        weighted: whether edges have weights.
+        degrees: neighbours per node.
+        components: connected parts of the graph, the direction of edges aside.
+        largest_component: the share of nodes in the largest of them.
+        features: what is in x.
+        labels: what is in y.
+        split: the sizes of the masks.
+        homophily: the share of edges whose two ends have the same class, without self-loops and without
+            unlabelled nodes; None where there are no classes or no such edge.
+        model: hidden width and layers of the GCN that memory is estimated for.
+        holdings: what batches hold, for some ways to make them.
+    """
+
+    nodes: int
+    edges: int
+    directed: bool
+    self_loops: int
+    weighted: bool
+    degrees: Degrees
+    components: int
+    largest_component: float
+    features: Features
+    labels: Labels
+    split: Split
+    homophily: float | None
+    model: tuple[int, int]
+    holdings: tuple[Holding, ...]
+
+
+def inspect(
+    graph: Graph, parts: Sequence[int] | None = None, hidden: int = 256, layers: int = 3
+) -> Inspection:
+    """Look at a graph, and at its batches in the first epoch of seed 0.
+
+    Args:
+        graph: the graph.
+        parts: numbers of clusters to cut it into by METIS; None for 80, or fewer on a small graph. From
+            each come batches of a half, an eighth and a fortieth of the clusters, one cluster at least.
+        hidden: hidden width of the GCN that memory is estimated for.
+        layers: its number of layers.
+
+    >>> import lmc
+    >>> found = inspect(lmc.synthetic(nodes=1000, seed=1))
+    >>> found.nodes, found.edges, found.components, found.split.train
+    (1000, 9374, 1, 501)
+    >>> [(holding.parts, holding.parts_per_batch) for holding in found.holdings]
+    [(40, 20), (40, 5), (40, 1)]
+    """
+    hidden, layers = (
+        checks.whole_number("hidden", hidden, 1),
+        checks.whole_number("layers", layers, 1, MOST_LAYERS),
+    )
+    if parts is None:
+        parts = [max(1, min(_MOST_PARTS, graph.num_nodes // _LEAST_CLUSTER))]
+    parts = [checks.whole_number(f"parts[{i}]", number, 1) for i, number in enumerate(parts)]
+    components, largest_component = _components(graph)
+    return Inspection(
+        nodes=graph.num_nodes,
+        edges=graph.num_edges,
+        directed=not graph.is_undirected,
+        self_loops=int((graph.adjacency.indices == graph.adjacency.row_ids()).sum()),
+        weighted=graph.edge_weight is not None,
+        degrees=_degrees(graph),
+        components=components,
+        largest_component=largest_component,
+        features=_features(graph.x),
+        labels=_labels(graph),
+        split=_split(graph),
+        homophily=_homophily(graph),
+        model=(hidden, layers),
+        holdings=tuple(
+            holding for number in parts for holding in _holdings(graph, number, [hidden] * (layers - 1))
+        ),
+    )
+
+
+# -- the graph -----------------------------------------------------------------------------------
+
+
+def _degrees(graph: Graph) -> Degrees:
+    degrees = graph.neighbours.row_lengths().numpy()
+    return Degrees(
+        smallest=int(degrees.min()),
+        median=float(np.median(degrees)),
+        mean=float(degrees.mean()),
+        largest=int(degrees.max()),
+        isolated=int((degrees == 0).sum()),
+    )
+
+
+def _components(graph: Graph) -> tuple[int, float]:
+    """How many there are, and the share of nodes in the largest."""
+    number, of_node = csgraph.connected_components(graph.neighbours.to_scipy(), directed=False)
+    return int(number), int(np.bincount(of_node).max()) / graph.num_nodes
+
+
+def _features(x: Tensor) -> Features:
+    dtype = str(x.dtype).removeprefix("torch.")
+    if x.numel() == 0:
+        return Features(x.shape[1], dtype, None, None, None)
+    smallest, largest = torch.aminmax(x)
+    # Counted without a mask of them: x may be larger than memory.
+    zeros = 1 - int(torch.count_nonzero(x)) / x.numel()
+    return Features(x.shape[1], dtype, zeros, float(smallest), float(largest))
+
+
+def _split(graph: Graph) -> Split:
+    train, val, test = (int(mask.sum()) for mask in (graph.train_mask, graph.val_mask, graph.test_mask))
+    return Split(train, val, test, unused=graph.num_nodes - train - val - test)
+
+
+def _labels(graph: Graph) -> Labels:
+    y, task = graph.y, graph.task
+    labelled, counts = graph.train_mask | graph.val_mask | graph.test_mask, torch.zeros(0)
+    if task == "multiclass":
+        labelled = ~rules.unlabelled(y, task)
+        counts = torch.bincount(y[labelled], minlength=graph.num_classes)
+    elif task == "multilabel":  # other rows may hold anything
+        counts = (y[labelled] > 0).sum(dim=0)
+    return Labels(task, graph.num_classes, int(labelled.sum()), tuple(int(count) for count in counts))
+
+
+def _homophily(graph: Graph) -> float | None:
+    if graph.task != "multiclass":
+        return None
+    target, source = graph.adjacency.row_ids(), graph.adjacency.indices
+    of_target, of_source = graph.y[target], graph.y[source]
+    counted = (target != source) & (of_target != -1) & (of_source != -1)
+    edges = int(counted.sum())
+    return int((counted & (of_target == of_source)).sum()) / edges if edges else None
+
+
+# -- its batches ---------------------------------------------------------------------------------
+
+
+def _holdings(graph: Graph, parts: int, hidden: list[int]) -> list[Holding]:
+    clusters = partition(graph, parts)
+    found = int(clusters.max()) + 1
+    sizes = {max(1, round(found / share)) for share in _SHARES}
+    widths = [*hidden, graph.num_classes]
+    return [_holding(graph, clusters, found, size, widths) for size in sorted(sizes, reverse=True)]
+
+
+def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list[int]) -> Holding:
+    nodes, halo, messages, needs = [], [], [], []
+    inside = 0
+    for batch in batches(graph, clusters, size):
+        block = batch.block()
+        nodes.append(batch.num_nodes)
+        halo.append(batch.num_halo)
+        messages.append(block.num_entries)
+        inside += int((block.indices < batch.num_nodes).sum())
+        needs.append(
+            need(
+                widths,
+                graph.num_features,
+                batch.num_nodes,
+                batch.num_halo,
+                graph.num_nodes,
+                graph.x.element_size(),
+                # Derivatives travel along a block of their own if edges have a direction.
+                messages=block.num_entries * (1 if graph.is_undirected else 2),
+            )
+        )
+    return Holding(
+        parts=parts,
+        parts_per_batch=size,
+        batches=len(nodes),
+        nodes=_spread(nodes),
+        halo=_spread(halo),
+        messages=_spread(messages),
+        inside=inside / sum(messages),
+        need=max(needs, key=lambda each: each.step),
+    )
+
+
+def _spread(numbers: list[int]) -> Spread:
+    return Spread(sum(numbers) / len(numbers), max(numbers))
+
+
+# -- as tables -----------------------------------------------------------------------------------
+
+
+def tables(inspection: Inspection) -> list[Table]:
+    """The same for people: the graph, its features and labels, its batches.
+
+    >>> import lmc
+    >>> [table.title for table in tables(inspect(lmc.synthetic(nodes=200)))]
+    ['Graph', 'Features and labels', 'What a batch holds: mean (largest)']
+    """
+    return [_graph_table(inspection), _node_table(inspection), _batch_table(inspection)]
+
+
+def _graph_table(found: Inspection) -> Table:
+    degrees = found.degrees
+    return _facts(
+        "Graph",
+        {
+            "nodes": f"{found.nodes:,}",
+            "edges": f"{found.edges:,}, {'directed' if found.directed else 'undirected (both ways counted)'}",
+            "self-loops": f"{found.self_loops:,}",
+            "weights": "yes" if found.weighted else "no",
+            "neighbours, smallest to largest": f"{degrees.smallest:,} to {degrees.largest:,}",
+            "neighbours, median and mean": f"{degrees.median:,g} and {degrees.mean:,.1f}",
+            "isolated nodes": f"{degrees.isolated:,}",
+            "connected components": f"{found.components:,}, the largest {_percent(found.largest_component)}",
+            "homophily (edges within a class)": _percent(found.homophily),
+        },
+    )
+
+
+def _node_table(found: Inspection) -> Table:
+    features, labels, split = found.features, found.labels, found.split
+    empty = features.smallest is None
+    facts = {
+        "features": f"{features.width:,}, {features.dtype}",
+        "smallest to largest": "-" if empty else f"{features.smallest:.4g} to {features.largest:.4g}",
+        "zeros": _percent(features.zeros),
+        "task": labels.task,
+        "targets" if labels.task == "regression" else "classes": f"{labels.classes:,}",
+    }
+    if labels.counts:
+        ends = (min(labels.counts), max(labels.counts))
+        sizes = (f"{count:,} nodes ({_percent(count / labels.labelled)})" for count in ends)
+        facts["smallest and largest class"] = " and ".join(sizes)
+    facts["train, val, test"] = f"{split.train:,}, {split.val:,}, {split.test:,}"
+    facts["in no split"] = f"{split.unused:,}"
+    return _facts("Features and labels", facts)
+
+
+def _batch_table(found: Inspection) -> Table:
+    hidden, layers = found.model
+    caption = f"Memory is an estimate: LMC at alpha 0, a GCN of {layers} layers, width {hidden:,}"
+    if found.holdings:
+        caption += f"; histories take {decimal(found.holdings[0].need.histories)} besides"
+    table = Table(title="What a batch holds: mean (largest)", caption=caption)
+    for column in ("clusters", "batches", "nodes", "halo", "messages", "inside", "a step"):
+        table.add_column(column, justify="right")
+    for holding in found.holdings:
+        # In two lines, so that the table fits into 80 columns.
+        table.add_row(
+            f"{holding.parts_per_batch:,} of {holding.parts:,}",
+            f"{holding.batches:,}",
+            *(f"{s.mean:,.0f}\n({s.largest:,})" for s in (holding.nodes, holding.halo, holding.messages)),
+            _percent(holding.inside),
+            decimal(holding.need.step),
+        )
+    return table
+
+
+def _facts(title: str, facts: dict[str, str]) -> Table:
+    table = Table(title=title, show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, value)
+    return table
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

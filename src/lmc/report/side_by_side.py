@@ -1,0 +1,142 @@
+"""Runs side by side: their results, what of their settings differs, and what to keep in mind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lmc.report import formats
+from lmc.report.curves import Named
+from lmc.report.run_record import RunRecord, is_finite
+
+METHODS = {
+    "lmc": "LMC",
+    "gas": "GAS",
+    "cluster": "Cluster-GCN",
+    "fm": "GraphFM",
+    "gd": "full batch",
+    "backward-sgd": "backward SGD",
+}
+
+_PLACES = ("processor", "platform", "threads")  # what seconds depend on
+
+
+class Cell(NamedTuple):
+    """A value as text, and whether it is the best of its column."""
+
+    text: str
+    best: bool = False
+
+
+class Column(NamedTuple):
+    """A column of the comparison; `higher` is which end is better, or None where neither is."""
+
+    title: str
+    value: Callable[[RunRecord], float | None]
+    show: Callable[[float | None], str]
+    higher: bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Titles, and cells for every run."""
+
+    titles: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def results(runs: Sequence[Named]) -> Table:
+    """What each run reached, and what it took; a short time to a poor value is not marked as best."""
+    records = [record for _, _, record in runs]
+    higher = all(record.higher_is_better for record in records) if comparable(records) else None
+    columns = (
+        Column("best val", lambda run: run.best.val if run.best else None, formats.score, higher),
+        Column("test at best", lambda run: run.best.test if run.best else None, formats.score, higher),
+        Column("best epoch", lambda run: run.best.number if run.best else None, _count, None),
+        Column("time to best", lambda run: run.best.elapsed if run.best else None, formats.seconds, None),
+        Column("epoch, median", lambda run: run.seconds_per_epoch, formats.seconds, False),
+        Column("peak memory", lambda run: run.peak_memory, formats.size, False),
+    )
+    by_column = [_cells(column, records) for column in columns]
+    ends = [Cell(_end(record)) for record in records]
+    titles = [*(column.title for column in columns), "stopped"]
+    return Table(titles, list(zip(*by_column, ends, strict=True)))
+
+
+def method_of(run: RunRecord) -> str:
+    """The method's name as people write it."""
+    name = run.setting("method", "name") or formats.NOTHING
+    return METHODS.get(name, name)
+
+
+def differences(runs: Sequence[Named]) -> Table | None:
+    """The settings in which the runs differ, or None where there are none."""
+    settings = [flat(record.config) for _, _, record in runs]
+    keys = list(dict.fromkeys(key for values in settings for key in values))
+    keys = [key for key in keys if len({values.get(key, formats.NOTHING) for values in settings}) > 1]
+    rows = [[Cell(values.get(key, formats.NOTHING)) for key in keys] for values in settings]
+    return Table(keys, rows) if keys else None
+
+
+def flat(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as one table of text, with dots in its names.
+
+    >>> flat({"data": {"name": "arxiv"}, "training": {"parts": 80}})
+    {'data.name': 'arxiv', 'training.parts': '80'}
+    """
+    found: dict[str, str] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            found.update(flat(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = formats.setting(value)
+    return found
+
+
+def comparable(records: Sequence[RunRecord]) -> bool:
+    """Whether the runs' values measure the same thing on the same data."""
+    metrics = {record.metric for record in records if record.metric is not None}
+    return len(metrics) <= 1 and len({record.setting("data", "name") for record in records}) == 1
+
+
+def notes(runs: Sequence[Named]) -> list[str]:
+    """What a reader should know before comparing, a sentence each."""
+    records = [record for _, _, record in runs]
+    found = []
+    for name, _, run in runs:
+        if run.stopped is None:
+            rule = "its best epoch is the one with the highest validation value so far"
+            found.append(f"{name} is unfinished (it has no summary.json): {rule}.")
+        broken = [
+            epoch.number for epoch in run.epochs if epoch.loss is not None and not is_finite(epoch.loss)
+        ]
+        if broken:
+            where = f"{len(broken)} of {len(run.epochs)} epochs, first in epoch {broken[0]}"
+            found.append(f"{name}: the loss is not a finite number in {where}.")
+    if not comparable(records):
+        found.append("The runs differ in data or metric: their best values are not marked.")
+    if len({tuple(str(run.environment.get(key)) for key in _PLACES) for run in records}) > 1:
+        found.append("The runs were not made on the same machine and threads: compare their times with care.")
+    return found
+
+
+def _cells(column: Column, records: Sequence[RunRecord]) -> list[Cell]:
+    values = [column.value(record) for record in records]
+    texts = [column.show(value) for value in values]
+    known = [value for value in values if is_finite(value)]
+    if column.higher is None or not known:
+        return [Cell(text) for text in texts]
+    # By their text: of two values that read the same, a reader sees no better one.
+    best = column.show(max(known) if column.higher else min(known))
+    differ = len(set(texts) - {formats.NOTHING}) > 1
+    return [Cell(text, differ and text == best) for text in texts]
+
+
+def _count(value: float | None) -> str:
+    return formats.NOTHING if value is None else f"{value:,.0f}"
+
+
+def _end(run: RunRecord) -> str:
+    number = len(run.epochs)
+    return f"{run.stopped or 'unfinished'}, {number:,} epoch{'' if number == 1 else 's'}"

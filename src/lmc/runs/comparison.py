@@ -1,0 +1,147 @@
+"""Several methods from the same start on the same batches, side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from lmc.files import write_atomically
+from lmc.training.records import Record, Result
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of a comparison.
+
+    Attributes:
+        method: its name.
+        best: the best validation metric.
+        test: the test metric at that epoch.
+        epochs: until the target was first reached; None if it was not.
+        seconds: of training until then.
+        epoch_seconds: the median of an epoch.
+        memory: the largest number of bytes held.
+    """
+
+    method: str
+    best: float | None
+    test: float | None
+    epochs: int | None
+    seconds: float | None
+    epoch_seconds: float
+    memory: int
+
+
+def compare(results: Mapping[str, Result], target: float | None = None) -> tuple[float | None, list[Row]]:
+    """The target and a row per method; by default the target is what every method reaches."""
+    better = next(iter(results.values())).metric
+    best = [result.best.val for result in results.values() if result.best and result.best.val is not None]
+    if target is None and best:
+        target = min(best) if better.higher_is_better else max(best)
+
+    def reached(record: Record) -> bool:
+        if target is None or record.val is None:
+            return False
+        return record.val >= target if better.higher_is_better else record.val <= target
+
+    rows = []
+    for method, result in results.items():
+        first = next((place for place, record in enumerate(result.history) if reached(record)), None)
+        rows.append(
+            Row(
+                method,
+                None if result.best is None else result.best.val,
+                None if result.best is None else result.best.test,
+                None if first is None else result.history[first].epoch,
+                None if first is None else sum(r.seconds for r in result.history[: first + 1]),
+                statistics.median([record.seconds for record in result.history] or [0.0]),
+                max((record.memory for record in result.history), default=0),
+            )
+        )
+    return target, rows
+
+
+def cells(rows: Sequence[Row], target: float | None) -> tuple[list[str], list[list[str]]]:
+    """The heads and the lines of the table."""
+    goal = "" if target is None else f" to {target:.4f}"
+    heads = [
+        "method",
+        "best val",
+        "test",
+        f"epochs{goal}",
+        f"seconds{goal}",
+        "seconds an epoch",
+        "peak memory",
+    ]
+    lines = [
+        [
+            row.method,
+            _number(row.best, ".4f"),
+            _number(row.test, ".4f"),
+            _number(row.epochs, "d"),
+            _number(row.seconds, ".1f"),
+            f"{row.epoch_seconds:.2f}",
+            f"{row.memory / 1e9:.2f} GB",
+        ]
+        for row in rows
+    ]
+    return heads, lines
+
+
+def table(rows: Sequence[Row], target: float | None) -> Table:
+    """For a terminal."""
+    heads, lines = cells(rows, target)
+    shown = Table(title="Same start, same batches")
+    for place, head in enumerate(heads):
+        shown.add_column(head, justify="left" if place == 0 else "right")
+    for line in lines:
+        shown.add_row(*line)
+    return shown
+
+
+def write(folder: Path, rows: Sequence[Row], target: float | None, results: Mapping[str, Result]) -> None:
+    """`comparison.md`, `comparison.json` and `curves.png` in a folder."""
+    heads, lines = cells(rows, target)
+    marked = [heads, ["---"] * len(heads), *lines]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in marked) + "\n"
+    write_atomically(folder / "comparison.md", lambda file: file.write(text.encode()))
+    content: dict[str, Any] = {"target": target, "rows": [vars(row) for row in rows]}
+    raw = json.dumps(content, indent=2) + "\n"
+    write_atomically(folder / "comparison.json", lambda file: file.write(raw.encode()))
+    _draw(folder / "curves.png", results)
+
+
+def _draw(file: Path, results: Mapping[str, Result]) -> None:
+    """Loss and validation metric, over epochs and over seconds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    axes = figure.subplots(2, 2)
+    name = next(iter(results.values())).metric.name
+    for method, result in results.items():
+        epochs = [record.epoch for record in result.history]
+        seconds = [sum(r.seconds for r in result.history[: place + 1]) for place in range(len(epochs))]
+        over: dict[str, list[float]] = {"epochs": [*map(float, epochs)], "seconds of training": seconds}
+        for column, (label, xs) in enumerate(over.items()):
+            axes[0, column].plot(xs, [record.loss for record in result.history], label=method)
+            vals = [math.nan if record.val is None else record.val for record in result.history]
+            seen = [place for place, val in enumerate(vals) if not math.isnan(val)]
+            axes[1, column].plot([xs[i] for i in seen], [vals[i] for i in seen], label=method)
+            axes[1, column].set_xlabel(label)
+    axes[0, 0].set_ylabel("training loss")
+    axes[1, 0].set_ylabel(f"validation {name}")
+    axes[0, 0].legend()
+    for one in axes.flat:
+        one.grid(alpha=0.3)
+    write_atomically(file, lambda opened: figure.savefig(opened, format="png", dpi=120))
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,275 @@
+"""A run as a table of settings: TOML in, TOML out, every name checked against what it sets."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import torch
+
+from lmc import checks
+from lmc.data.datasets import load
+from lmc.data.graph import Graph
+from lmc.errors import ArgumentError
+from lmc.estimators.backward_sgd import BackwardSGD
+from lmc.estimators.cluster_gcn import ClusterGCN
+from lmc.estimators.estimator import Estimator
+from lmc.estimators.full_batch import FullBatch
+from lmc.estimators.gas import GAS
+from lmc.estimators.graphfm import GraphFM
+from lmc.estimators.lmc import LMC
+from lmc.files import one_line, read_text_bytes
+from lmc.nn.gcn import GCN
+from lmc.nn.gcnii import GCNII
+from lmc.nn.model import Model
+from lmc.training.loop import Training
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Settings = dict[str, Any]
+"""The entries of one section."""
+
+MODELS: dict[str, Callable[..., Model]] = {"gcn": GCN, "gcnii": GCNII}
+METHODS: dict[str, Callable[..., Estimator]] = {
+    "gd": FullBatch,
+    "cluster": ClusterGCN,
+    "gas": GAS,
+    "fm": GraphFM,
+    "lmc": LMC,
+    "backward-sgd": BackwardSGD,
+}
+SECTIONS = ("data", "model", "method", "training")
+# What is taken where nothing is said.
+DEFAULTS: dict[str, Settings] = {
+    "data": {"name": "synthetic"},
+    "model": {"name": "gcn", "hidden": 64, "layers": 2},
+    "method": {"name": "lmc"},
+    "training": {"parts": 40, "parts_per_batch": 10},
+}
+# What a file cannot say: objects, and what the model takes from the graph.
+_FROM_GRAPH = ("self", "in_features", "out_features")
+_OBJECTS = ("self", "graph", "model", "estimator", "loss", "callbacks")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run, by section.
+
+    >>> config = Config.of({"method": {"name": "gas"}, "training": {"parts": 8, "epochs": 3}})
+    >>> config.training["epochs"], config.model["name"]
+    (3, 'gcn')
+    """
+
+    data: Settings = field(default_factory=dict)
+    model: Settings = field(default_factory=dict)
+    method: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
+
+    @staticmethod
+    def of(tree: Mapping[str, Any]) -> Config:
+        """From a tree of sections; where one is missing, there are defaults."""
+        Config.check_sections(tree)
+        sections = {name: dict(tree.get(name) or {}) for name in SECTIONS}
+        for name in ("data", "model", "method"):
+            sections[name] = sections[name] or dict(DEFAULTS[name])
+            sections[name].setdefault("name", DEFAULTS[name]["name"])
+        # Whoever chooses a method also has to choose its batches.
+        if "method" not in tree and "parts" not in sections["training"]:
+            sections["training"] = DEFAULTS["training"] | sections["training"]
+        config = Config(**sections)
+        config.check()
+        return config._resolved()
+
+    @staticmethod
+    def check_sections(tree: Mapping[str, Any]) -> None:
+        """Raise ArgumentError unless a tree has known sections only."""
+        for name, section in tree.items():
+            checks.one_of("section", name, SECTIONS)
+            if not isinstance(section, dict):
+                raise ArgumentError(f"{name}={section!r}: must be a section, [{name}]")
+
+    @staticmethod
+    def read(file: Path) -> dict[str, Any]:
+        """The tree of a TOML file."""
+        try:
+            return tomllib.loads(read_text_bytes(file).decode())
+        except (OSError, ValueError, RecursionError) as error:
+            raise ArgumentError(f"{file}: not a TOML file that can be read ({one_line(error)})") from None
+
+    def _resolved(self) -> Config:
+        """With every default written out, so that a run does not change with those of another version."""
+        model, method = self.model["name"], self.method["name"]
+        width = {"hidden": DEFAULTS["model"]["hidden"]}
+        return Config(
+            self.data,
+            {"name": model} | width | _defaults(MODELS[model]) | self.model,
+            {"name": method} | _defaults(METHODS[method]) | self.method,
+            _defaults(Training) | self.training,
+        )
+
+    def check(self) -> None:
+        """Every name and every type; ranges are checked by what is built."""
+        if not isinstance(self.data["name"], str):
+            raise ArgumentError(f"data.name={self.data['name']!r}: must be a text")
+        _check_section("data", self.data, load, ("name_or_path",))
+        _check_section("model", self.model, _named(MODELS, "model", self.model), _FROM_GRAPH)
+        _check_section("method", self.method, _named(METHODS, "method", self.method), ("self",))
+        _check_section("training", self.training, Training, _OBJECTS)
+
+    # -- what it stands for ------------------------------------------------------------------------
+
+    def load_graph(self) -> Graph:
+        """The graph."""
+        return load(self.data["name"], self.data.get("root"))
+
+    def build_model(self, in_features: int, out_features: int) -> Model:
+        """The model, with weights drawn from the run's seed."""
+        torch.manual_seed(checks.whole_number("seed", self.training.get("seed", 0), 0))
+        options = dict(self.model)
+        kind = MODELS[options.pop("name")]
+        hidden = options.pop("hidden")
+        try:
+            return kind(in_features, hidden, out_features, **options)
+        except RuntimeError as error:  # of torch, for widths whose weights no memory holds
+            widths = f"hidden={hidden}, {in_features} features and {out_features} classes"
+            raise ArgumentError(f"model: cannot be built with {widths} ({one_line(error)})") from None
+
+    def build_estimator(self) -> Estimator:
+        """The estimator."""
+        options = {key: value for key, value in self.method.items() if key != "name"}
+        return METHODS[self.method["name"]](**options)
+
+    def to_toml(self) -> str:
+        """As a TOML file; what is None is left out."""
+        lines: list[str] = []
+        for name in SECTIONS:
+            lines += ["", f"[{name}]"] if lines else [f"[{name}]"]
+            lines += [
+                f"{key} = {_toml(value)}" for key, value in getattr(self, name).items() if value is not None
+            ]
+        return "\n".join(lines) + "\n"
+
+    def to_tree(self) -> dict[str, Settings]:
+        """As a tree of sections."""
+        return {name: getattr(self, name) for name in SECTIONS}
+
+
+def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections entry by entry, the later tree first heard; another name of a model or method starts anew.
+
+    >>> merged({"model": {"name": "gcn", "layers": 2}}, {"model": {"layers": 3}})
+    {'model': {'name': 'gcn', 'layers': 3}}
+    """
+    result: dict[str, Any] = {}
+    for tree in trees:
+        for name, section in tree.items():
+            before = result.get(name, {})
+            if not isinstance(section, dict) or not isinstance(before, dict):
+                result[name] = section
+                continue
+            renamed = name in ("model", "method") and section.get("name", before.get("name")) != before.get(
+                "name"
+            )
+            kept = _common(before) if renamed and name == "model" else {} if renamed else before
+            result[name] = {**kept, **section}
+    return result
+
+
+def _common(model: Settings) -> Settings:
+    """What every kind of model understands."""
+    shared = set.intersection(*(set(inspect.signature(kind).parameters) for kind in MODELS.values()))
+    return {key: value for key, value in model.items() if key in shared}
+
+
+def parse_setting(text: str) -> dict[str, Settings]:
+    """`section.key=value`, with a TOML value; a word without quotes is a string.
+
+    >>> parse_setting("model.theta=0.5")
+    {'model': {'theta': 0.5}}
+    """
+    place, equals, value = text.partition("=")
+    section, dot, key = place.strip().partition(".")
+    if not (equals and dot and key):
+        raise ArgumentError(f"--set {text}: must be section.key=value, such as model.theta=0.5")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        parsed = value.strip()
+    return {section: {key: parsed}}
+
+
+def _named(known: Mapping[str, Any], section: str, settings: Settings) -> Any:
+    return known[checks.one_of(f"{section}.name", settings["name"], known)]
+
+
+def understood(method: str, settings: Settings) -> Settings:
+    """Those of the settings that a method has."""
+    known = inspect.signature(METHODS[method]).parameters
+    return {key: value for key, value in settings.items() if key in known}
+
+
+def _defaults(of: Callable[..., Any]) -> Settings:
+    """What is taken where nothing is said, as far as a file can say it."""
+    parameters = inspect.signature(of).parameters.values()
+    return {p.name: p.default for p in parameters if isinstance(p.default, (bool, int, float, str))}
+
+
+def _check_section(section: str, settings: Settings, of: Callable[..., Any], hidden: tuple[str, ...]) -> None:
+    parameters = [name for name in inspect.signature(of).parameters if name not in hidden]
+    hints = get_type_hints(of.__init__ if inspect.isclass(of) else of)
+    for key, value in settings.items():
+        if key == "name" and section != "training":
+            continue
+        checks.one_of(f"{section}: setting", key, parameters)
+        if not _fits(value, hints[key]):
+            raise ArgumentError(f"{section}.{key}={value!r}: must be {_said(hints[key])}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value out of a file is of an annotated type."""
+    if hint is Any:
+        return True
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(each, get_args(hint)[0]) for each in value)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(hint, type) and isinstance(value, hint)
+
+
+def _said(hint: Any) -> str:
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        kinds = [each for each in get_args(hint) if each is not NoneType and get_origin(each) is not Callable]
+        return " or ".join(dict.fromkeys(_said(each) for each in kinds if _said(each)))
+    if origin is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if origin is list:
+        return "a list"
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "a path"}
+    return names.get(hint, "")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return repr(value)

@@ -1,0 +1,107 @@
+"""What a person sees of a run: a live line in a terminal, plain lines elsewhere, or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from lmc import memory_use
+from lmc.training.callbacks import Callback
+from lmc.training.loop import Training
+from lmc.training.records import Record
+
+
+def display_of(console: Console, quiet: bool, as_json: bool, title: str = "") -> Callback:
+    """The right display for where the output goes."""
+    if as_json:
+        return JSONLines()
+    if quiet:
+        return Callback()
+    return LiveDisplay(console, title) if console.is_terminal else PlainLines(title)
+
+
+class JSONLines(Callback):
+    """One JSON object per epoch on the standard output."""
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """Print the record."""
+        print(json.dumps(asdict(record)), flush=True)
+
+
+class PlainLines(Callback):
+    """One line per epoch, for logs."""
+
+    def __init__(self, title: str = "") -> None:
+        self._title = f"{title}: " if title else ""
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """Print the record."""
+        print(f"{self._title}epoch {record.epoch}/{training.epochs}  {said(training, record)}", flush=True)
+
+
+class LiveDisplay(Callback):
+    """A line that moves with every step."""
+
+    def __init__(self, console: Console, title: str = "") -> None:
+        self._title, self._task = title, TaskID(0)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+            TextColumn("[dim]step {task.fields[step]}/{task.fields[steps]}"),
+            TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+        )
+
+    def on_start(self, training: Training) -> None:
+        """Begin where the run begins."""
+        self._progress.start()
+        self._task = self._progress.add_task(
+            self._title or "training",
+            total=training.epochs * training.steps,
+            completed=training.epoch * training.steps + training.step,
+            epoch=training.epoch,
+            epochs=training.epochs,
+            step=training.step,
+            steps=training.steps,
+            said="",
+        )
+
+    def on_step(self, training: Training, loss: float) -> None:
+        """Move by one step."""
+        fields: dict[str, object] = {"step": training.step, "epoch": training.epoch + 1}
+        if not training.records:
+            fields["said"] = f"loss {loss:.4f}  {_bytes(memory_use.peak())}"
+        self._progress.update(self._task, advance=1, **fields)  # type: ignore[arg-type]
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """Say what the epoch was."""
+        self._progress.update(self._task, said=said(training, record))
+
+    def on_end(self, training: Training) -> None:
+        """Leave the last line standing."""
+        self._progress.stop()
+
+    def on_error(self, training: Training) -> None:
+        """Give the terminal back."""
+        self._progress.stop()
+
+
+def said(training: Training, record: Record) -> str:
+    """An epoch in a few words."""
+    words = [f"loss {record.loss:.4f}"]
+    if record.val is not None:
+        words.append(f"val {training.metric.name} {record.val:.4f}")
+    elif record.train is not None:
+        words.append(f"train {training.metric.name} {record.train:.4f}")
+    if training.best is not None and training.best.val is not None:
+        words.append(f"best {training.best.val:.4f}")
+    return "  ".join([*words, f"{record.seconds:.2f} s", _bytes(record.memory)])
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -1,0 +1,265 @@
+"""The folder of a run: configuration, environment, metrics, checkpoints, best weights, summary."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from lmc.data.graph import Graph
+from lmc.errors import ArgumentError, RunError
+from lmc.files import one_line, read_text_bytes, write_atomically
+from lmc.nn.inference import predict
+from lmc.runs import checkpoint
+from lmc.runs.config import Config
+from lmc.runs.environment import environment
+from lmc.training.callbacks import Callback
+from lmc.training.loop import OPTIONS, Training
+from lmc.training.records import Record, Result
+
+CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
+CHECKPOINTS, BEST, LOCK = "checkpoints", "best.safetensors", "lock"
+SAVING_SHARE = 20  # times as long as a checkpoint takes passes until the next
+MOST_CONFUSED = 200  # classes, whose square is kept and looked at
+MIDWAY_SECONDS = 60.0  # that a run may lose, where saving takes less than a twentieth of them
+
+
+class RunFolder(Callback):
+    """Keeps all that a run needs to be resumed, judged and used.
+
+    Args:
+        folder: made where it is missing.
+        resume: whether there is a run in it to go on with; without, there must be none.
+        config: the text of `config.toml`; None describes the run as far as text can.
+        about: what is needed to build the model again, kept with the best weights.
+
+    Only one process at a time can hold a folder; it is let go at the end of the context.
+    """
+
+    def __init__(
+        self, folder: Path, resume: bool, config: str | None = None, about: dict[str, Any] | None = None
+    ) -> None:
+        self.folder, self.resume, self.config, self.about = folder, resume, config, about or {}
+        self._logged: set[int] = set()
+        self._best_saved: int | None = None
+        self._saved_at = self._save_took = 0.0
+
+    def __enter__(self) -> RunFolder:
+        if self.resume and not self.folder.is_dir():
+            raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
+        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, LOCK):
+            if (self.folder / name).is_symlink():  # which would lead writing out of the folder
+                raise RunError(f"{self.folder / name}: a symbolic link, which is not of a run")
+        with self._writing():
+            (self.folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.folder / LOCK, "a")
+        _hold(self._lock.fileno(), self.folder)
+        if not self.resume and (self.folder / METRICS).exists():
+            self.__exit__(None, None, None)
+            raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.close()
+
+    def train(self, training: Training) -> Result:
+        """Run a training in this folder, from where the folder has it."""
+        for left in self.folder.rglob(".*.partial"):  # of a process that was killed
+            left.unlink(missing_ok=True)
+        if self.resume:
+            state = checkpoint.load_latest(self.folder / CHECKPOINTS)
+            if state is not None:
+                _restore(training, state, self.folder)
+            self._logged = self._read_logged()
+            with self._writing():
+                self._log(training.records)
+        training.callbacks = [*training.callbacks, self]
+        result = training.run()
+        with self._writing():
+            _write_json(self.folder / SUMMARY, summary(training, result))
+        return result
+
+    # -- what is told by the run -------------------------------------------------------------------
+
+    def on_start(self, training: Training) -> None:
+        """Write what is known before the first step."""
+        with self._writing():
+            text = self.config or described(training).to_toml()
+            write_atomically(self.folder / CONFIG, lambda file: file.write(text.encode()))
+            if not (self.folder / ENVIRONMENT).exists():
+                _write_json(self.folder / ENVIRONMENT, environment())
+            (self.folder / METRICS).touch()
+            (self.folder / SUMMARY).unlink(missing_ok=True)  # it speaks of what was before
+            self._save(training)
+
+    def on_step(self, training: Training, loss: float) -> None:
+        """Save in the middle of an epoch that takes long."""
+        if self._due(least=MIDWAY_SECONDS):
+            with self._writing():
+                self._save(training)
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """Append to the metrics; save where that costs little of the time that has passed."""
+        with self._writing():
+            self._log([record])
+            if self._due():
+                self._save(training)
+
+    def on_end(self, training: Training) -> None:
+        """Save where the run stands."""
+        with self._writing():
+            self._save(training)
+
+    def _due(self, least: float = 0.0) -> bool:
+        return time.monotonic() - self._saved_at >= max(least, SAVING_SHARE * self._save_took)
+
+    def _log(self, records: Sequence[Record]) -> None:
+        """Append the records that are not there yet, and have the disk confirm them."""
+        new = [record for record in records if record.epoch not in self._logged]
+        if not new:
+            return
+        with open(self.folder / METRICS, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(record)) + "\n" for record in new)
+            file.flush()
+            os.fsync(file.fileno())
+        self._logged |= {record.epoch for record in new}
+
+    def _save(self, training: Training) -> None:
+        start = time.monotonic()
+        checkpoint.save(self.folder / CHECKPOINTS, training.epoch, training.step, training.state())
+        best = None if training.best is None else training.best.epoch
+        if best is not None and best != self._best_saved:
+            checkpoint.save_weights(self.folder / BEST, training.best_weights, self.about)
+            self._best_saved = best
+        self._saved_at = time.monotonic()
+        self._save_took = self._saved_at - start
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What the disk does not take is one line; the last checkpoint is still there."""
+        try:
+            yield
+        except RunError:
+            raise
+        except Exception as error:
+            if not isinstance(error, OSError) and "SafetensorError" not in type(error).__name__:
+                raise
+            raise RunError(f"{self.folder}: cannot be written to ({one_line(error)})") from None
+
+    def _read_logged(self) -> set[int]:
+        """The epochs in the metrics; a line that was torn by a crash is cut off."""
+        records, whole = read_metrics(self.folder / METRICS)
+        file = self.folder / METRICS
+        if file.exists() and file.stat().st_size > whole:
+            with self._writing():
+                os.truncate(file, whole)
+        return {record["epoch"] for record in records}
+
+
+def described(training: Training) -> Config:
+    """The settings of a run that was made of objects."""
+    plain = {name: getattr(training, name) for name in OPTIONS}
+    return Config(
+        {"name": "in memory"},
+        {"name": type(training.model).__name__},
+        {"name": repr(training.estimator)},
+        {name: value for name, value in plain.items() if isinstance(value, (bool, int, float, str))},
+    )
+
+
+def read_metrics(file: Path) -> tuple[list[dict[str, Any]], int]:
+    """The records of a metrics file, and how many bytes of it are whole lines."""
+    records: list[dict[str, Any]] = []
+    whole = 0
+    try:
+        content = read_text_bytes(file)
+    except FileNotFoundError:
+        return records, whole
+    except OSError as error:
+        raise RunError(f"{file}: cannot be read ({one_line(error)})") from None
+    for line in content.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
+            break
+        records.append(record)
+        whole += len(line)
+    return records, whole
+
+
+def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
+    try:
+        training.load_state(state)
+    except ArgumentError:
+        raise
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise RunError(f"{folder}: its checkpoint is of another run ({one_line(error)})") from None
+
+
+def _hold(lock: int, folder: Path) -> None:
+    """Take the folder for this process; the system lets it go when the process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RunError(f"{folder}: another process is training in it") from None
+    except OSError:  # a file system without locks
+        return
+
+
+def _write_json(file: Path, content: dict[str, Any]) -> None:
+    write_atomically(file, lambda opened: opened.write((json.dumps(content, indent=2) + "\n").encode()))
+
+
+def summary(training: Training, result: Result) -> dict[str, Any]:
+    """What came out of a run."""
+    graph = training.graph
+    return {
+        "metric": result.metric.name,
+        "higher_is_better": result.metric.higher_is_better,
+        "task": graph.task,
+        "best": None if result.best is None else asdict(result.best),
+        "epochs": len(result.history),
+        "seconds": result.seconds,
+        "stopped": result.stopped,
+        "graph": {
+            "nodes": graph.num_nodes,
+            "edges": graph.adjacency.num_entries,
+            "features": graph.num_features,
+            "classes": graph.num_classes,
+        },
+        "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
+        "confusion": confusion(graph, result),
+    }
+
+
+def confusion(graph: Graph, result: Result) -> dict[str, Any] | None:
+    """How often each class (row) is predicted as each (column), on the test nodes or those there are."""
+    if graph.task != "multiclass" or not result.history or graph.num_classes > MOST_CONFUSED:
+        return None
+    split, mask = next(
+        (split, mask)
+        for split, mask in (("test", graph.test_mask), ("val", graph.val_mask), ("train", graph.train_mask))
+        if bool(mask.any())
+    )
+    predicted = predict(graph, result.model)[mask].argmax(dim=1)
+    classes = max(graph.num_classes, int(predicted.max()) + 1)
+    pairs = torch.bincount(graph.y[mask] * classes + predicted, minlength=classes**2)
+    return {"split": split, "counts": pairs.reshape(classes, classes).tolist()}

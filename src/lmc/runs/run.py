@@ -1,0 +1,114 @@
+"""From a configuration to a finished run in its folder, and from such a folder back to a model."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from lmc import checks
+from lmc.data.graph import Graph
+from lmc.data.rules import Task
+from lmc.errors import ArgumentError, DatasetError, RunError
+from lmc.files import one_line
+from lmc.nn.inference import predict
+from lmc.nn.model import Model
+from lmc.runs import checkpoint
+from lmc.runs.config import Config
+from lmc.runs.folder import BEST, CONFIG, RunFolder
+from lmc.training.callbacks import Callback
+from lmc.training.loop import Training
+from lmc.training.records import Result
+
+
+def train(
+    config: Config,
+    out: Path,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    graph: Graph | None = None,
+) -> Result:
+    """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
+    with _naming(out / CONFIG) if resume else nullcontext():
+        graph = graph or config.load_graph()
+        model = config.build_model(graph.num_features, graph.num_classes)
+        training = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training)
+    about = {
+        "config": config.to_tree(),
+        "task": graph.task,
+        "in_features": graph.num_features,
+        "out_features": graph.num_classes,
+    }
+    with RunFolder(out, resume, config.to_toml(), about) as folder, _interruptible(training):
+        return folder.train(training)
+
+
+def config_of(folder: Path) -> Config:
+    """The configuration of a run."""
+    if not (folder / CONFIG).is_file():
+        raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it)")
+    tree = Config.read(folder / CONFIG)
+    with _naming(folder / CONFIG):
+        return Config.of(tree)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """A setting that is wrong is wrong in this file."""
+    try:
+        yield
+    except (ArgumentError, DatasetError) as error:
+        raise type(error)(f"{file}: {error}") from None
+
+
+def best_model(folder: Path) -> tuple[Model, Task]:
+    """The model of a run with its best weights, and the kind of labels it predicts."""
+    config_of(folder)  # a folder that is none of a run is said to be so first
+    weights, about = checkpoint.load_weights(folder / BEST)
+    try:
+        config = Config.of(about["config"])
+        with torch.device("meta"):  # the file may promise more than it holds: no memory before it is known
+            promised = config.build_model(about["in_features"], about["out_features"]).state_dict()
+        if {name: value.shape for name, value in promised.items()} != {
+            n: w.shape for n, w in weights.items()
+        }:
+            raise KeyError("its tensors are not those of its model")
+        model = config.build_model(about["in_features"], about["out_features"])
+        model.load_state_dict(weights)
+        return model, cast(Task, checks.one_of("task", about["task"], Task))
+    except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+        raise RunError(f"{folder / BEST}: not the weights of its run ({one_line(error)})") from None
+
+
+def predictions(folder: Path, graph: Graph) -> tuple[Tensor, Task]:
+    """(nodes, out) what a run's best model says of a graph, and the kind of labels it predicts."""
+    model, task = best_model(folder)
+    return predict(graph, model), task
+
+
+@contextmanager
+def _interruptible(training: Training) -> Iterator[None]:
+    """Ctrl-C or a polite kill ends the run after the step; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        training.stop("interrupted")
+        signal.signal(number, before[number])
+
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,34 @@
+"""What a run tells those who watch it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmc.training.loop import Training
+    from lmc.training.records import Record
+
+
+class Callback:
+    """Override what you need. A callback may read everything, and end the run by `training.stop(reason)`.
+
+    >>> class StopAtTarget(Callback):
+    ...     def on_epoch(self, training, record):
+    ...         if record.val is not None and record.val > 0.9:
+    ...             training.stop("target reached")
+    """
+
+    def on_start(self, training: Training) -> None:
+        """Before the first step, or the first one after a resume."""
+
+    def on_step(self, training: Training, loss: float) -> None:
+        """After each step, with the batch's estimate of the loss."""
+
+    def on_epoch(self, training: Training, record: Record) -> None:
+        """After each epoch and its evaluation."""
+
+    def on_end(self, training: Training) -> None:
+        """When the run has stopped, the position still being where it stopped; not after an error."""
+
+    def on_error(self, training: Training) -> None:
+        """When an error ends the run, before it goes on its way."""

@@ -1,0 +1,96 @@
+"""Whether a run fits into memory, said before it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from lmc import memory_use
+from lmc.data.graph import Graph
+from lmc.errors import ArgumentError
+from lmc.estimators.backward_sgd import BackwardSGD
+from lmc.estimators.estimator import Estimator, boundary_widths
+from lmc.estimators.lmc import LMC
+from lmc.nn.model import Model
+from lmc.training.memory_need import need
+
+
+class Fit:
+    """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
+
+    def __init__(self, graph: Graph, model: Model, estimator: Estimator) -> None:
+        self.graph, self.estimator = graph, estimator
+        self.widths = boundary_widths(model, graph)
+        self.entries = graph.adjacency.num_entries
+
+    def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
+        """Histories, and a step on a batch of so many nodes, neighbours outside, and messages."""
+        itemsize = self.graph.x.element_size()
+        return need(
+            self.widths,
+            self.graph.num_features,
+            nodes,
+            halo,
+            self.graph.num_nodes,
+            itemsize,
+            self.estimator.remembered(len(self.widths)),
+            messages,
+            2 if self.estimator.precision == "half" else itemsize,
+        ).total
+
+    @property
+    def whole(self) -> int:
+        """For the batch of all nodes, the largest there is."""
+        return self.bytes_for(self.graph.num_nodes, 0, self.entries)
+
+    def largest(self, clusters: Tensor, parts_per_batch: int) -> int:
+        """For a batch of the largest clusters."""
+        sizes = torch.bincount(clusters)
+        chosen = torch.isin(clusters, sizes.argsort(descending=True)[:parts_per_batch])
+        batch = self.graph.batch(chosen.nonzero()[:, 0])
+        return self.bytes_for(batch.num_nodes, batch.num_halo, batch.block().num_entries)
+
+    def guessed(self, parts: int) -> int:
+        """For one of so many clusters that are not made yet, each edge of it leading outside."""
+        nodes, messages = -(-self.graph.num_nodes // parts), self.entries // parts
+        return self.bytes_for(nodes, min(messages, self.graph.num_nodes - nodes), messages)
+
+
+def check_memory(
+    graph: Graph, model: Model, estimator: Estimator, clusters: Tensor | None, parts_per_batch: int
+) -> None:
+    """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
+    free = memory_use.free()
+    fit = Fit(graph, model, estimator)
+    if free is None or fit.whole <= free:
+        return
+    if clusters is None or isinstance(estimator, BackwardSGD):  # each step of it is one over the whole graph
+        clusters = None
+        given, needed = type(estimator).__name__, fit.whole
+        fit = Fit(graph, model, LMC())  # what is advised
+    else:
+        given, needed = f"parts_per_batch={parts_per_batch}", fit.largest(clusters, parts_per_batch)
+    if needed > free:
+        advice = next(_advice(fit, clusters, parts_per_batch, free), "fewer hidden units need less")
+        raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
+
+
+def _advice(fit: Fit, clusters: Tensor | None, parts_per_batch: int, free: int) -> Iterator[str]:
+    """Settings that fit, the nearest first."""
+    parts = 1
+    if clusters is not None:
+        parts = int(clusters.max()) + 1
+        while parts_per_batch > 1:
+            parts_per_batch //= 2
+            if (needed := fit.largest(clusters, parts_per_batch)) <= free:
+                yield f"parts_per_batch={parts_per_batch} fits ({_gb(needed)})"
+    while (parts := 2 * parts) <= fit.graph.num_nodes:
+        if (needed := fit.guessed(parts)) <= free:
+            method = "LMC with " if clusters is None else ""
+            yield f"{method}parts={parts}, parts_per_batch=1 fits ({_gb(needed)})"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.2g} GB"

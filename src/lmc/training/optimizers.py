@@ -1,0 +1,95 @@
+"""Optimizers and schedulers by name, and the parameters they share out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
+
+from lmc import checks
+from lmc.errors import ArgumentError
+from lmc.files import one_line
+from lmc.nn.model import Model
+
+MakeOptimizer = Callable[..., Optimizer]
+"""From parameter groups and `lr=` to an optimizer, as torch's classes are."""
+MakeScheduler = Callable[[Optimizer], LRScheduler]
+
+OPTIMIZERS: dict[str, MakeOptimizer] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+}
+SCHEDULERS = ("cosine", "plateau")
+
+
+def make_optimizer(
+    kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
+) -> Optimizer:
+    """An optimizer of the model's parameters, in groups of their own weight decay."""
+    if isinstance(kind, str):
+        kind = OPTIMIZERS[checks.one_of("optimizer", kind, OPTIMIZERS)]
+    try:
+        return kind(parameter_groups(model, weight_decay, head_weight_decay), lr=lr)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"optimizer={checks.shown(kind)}: cannot be made ({one_line(error)})") from None
+
+
+def moments_after_a_step(
+    kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
+) -> dict[int, Any]:
+    """What such an optimizer keeps of parameters, by a step of one on a copy of the model."""
+    model = copy.deepcopy(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer = make_optimizer(kind, model, lr, weight_decay, head_weight_decay)
+    optimizer.step()
+    moments: dict[int, Any] = optimizer.state_dict()["state"]
+    return moments
+
+
+def make_scheduler(
+    kind: str | MakeScheduler | None, optimizer: Optimizer, epochs: int, higher_is_better: bool
+) -> LRScheduler | None:
+    """`"cosine"` falls to zero over all epochs; `"plateau"` halves after 10 evaluations without progress."""
+    if kind is None:
+        return None
+    if callable(kind):
+        try:
+            return kind(optimizer)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"scheduler={checks.shown(kind)}: cannot be made ({one_line(error)})"
+            ) from None
+    if checks.one_of("scheduler", kind, SCHEDULERS) == "cosine":
+        return CosineAnnealingLR(optimizer, T_max=max(1, epochs))
+    return ReduceLROnPlateau(optimizer, mode="max" if higher_is_better else "min", factor=0.5)
+
+
+def parameter_groups(model: Model, weight_decay: float, head_weight_decay: float) -> list[dict[str, Any]]:
+    """Two groups: the layers, and what stands before and behind them.
+
+    Where nothing stands behind, the last layer is the head, as in the paper's configurations.
+
+    >>> import lmc
+    >>> [len(group["params"]) for group in parameter_groups(lmc.GCN(4, 8, 2, layers=3), 0.1, 0.0)]
+    [4, 2]
+    """
+    ends = list(dict.fromkeys([*model.encoder.parameters(), *model.head.parameters()]))
+    if not any(True for _ in model.head.parameters()):
+        ends += list(model.layers[-1].parameters())
+    apart = set(ends)
+    layers = [p for p in model.parameters() if p not in apart]
+    groups = [
+        {"params": layers, "weight_decay": weight_decay},
+        {"params": ends, "weight_decay": head_weight_decay},
+    ]
+    return [group for group in groups if group["params"]]

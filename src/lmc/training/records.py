@@ -1,0 +1,62 @@
+"""What is known of a run: one record per epoch, and what came out of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lmc.nn.model import Model
+from lmc.training.metrics import Metric
+
+
+@dataclass(frozen=True)
+class Record:
+    """One epoch.
+
+    Attributes:
+        epoch: from 1.
+        loss: the mean over the labelled nodes, each at the step that it was in the batch.
+        train: the metric on the training nodes, by exact inference; None where it was not evaluated.
+        val: on the validation nodes.
+        test: on the test nodes.
+        seconds: of training, without the evaluation.
+        evaluation_seconds: of the evaluation.
+        memory: bytes held at most by the process so far in this run.
+        lr: the learning rate of the epoch.
+        gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
+    """
+
+    epoch: int
+    loss: float
+    train: float | None
+    val: float | None
+    test: float | None
+    seconds: float
+    evaluation_seconds: float
+    memory: int
+    lr: float
+    gradient_error: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run.
+
+    Attributes:
+        model: with the weights of the best epoch.
+        history: one record per epoch.
+        best: the record of the best validation epoch; the last one where there are no validation nodes.
+        metric: what `train`, `val` and `test` are.
+        stopped: why it ended: `"finished"`, `"early"` or what a callback said, such as `"interrupted"`.
+    """
+
+    model: Model
+    history: Sequence[Record]
+    best: Record | None
+    metric: Metric
+    stopped: str
+
+    @property
+    def seconds(self) -> float:
+        """Of training, all epochs together."""
+        return sum(record.seconds for record in self.history)

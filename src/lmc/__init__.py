@@ -17,7 +17,9 @@ if _threads := os.environ.get("LMC_THREADS"):
 
 
 from lmc.batching.partition import partition
-from lmc.batching.samplers import Reserved, batches, prefetch, reserved_messages
+from lmc.batching.prefetch import prefetch
+from lmc.batching.reserved import Reserved, reserved_messages
+from lmc.batching.samplers import batches
 from lmc.data.batch import Batch
 from lmc.data.datasets import load
 from lmc.data.graph import Graph
@@ -37,9 +39,11 @@ from lmc.nn.gcn import GCN
 from lmc.nn.gcnii import GCNII
 from lmc.nn.gnn import GNN
 from lmc.nn.inference import predict
+from lmc.runs.fit import fit
 from lmc.sparse import CSR
 from lmc.training.callbacks import Callback
-from lmc.training.loop import Training, fit
+from lmc.training.loop import Training
+from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
 
 __version__ = "0.1.0"
@@ -69,6 +73,7 @@ __all__ = [
     "Result",
     "RunError",
     "Training",
+    "TrainingOptions",
     "batches",
     "fit",
     "from_pyg",

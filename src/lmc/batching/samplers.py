@@ -1,27 +1,136 @@
-"""From clusters to the batches of an epoch, and how many messages they keep."""
+"""Samplers: what yields the batches of an epoch."""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from lmc import checks, hashed_random
+from lmc.batching.partition import Method, partition
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
-from lmc.data.normalization import Norm, normalize
-
-Item = TypeVar("Item")
+from lmc.errors import ArgumentError
 
 # Addresses of the two random orders: which clusters meet in a batch, and which batch comes when.
 _GROUPS, _TURNS = 0, 1
+
+
+class Sampler(Protocol):
+    """What yields the batches of an epoch; they depend on its seed and the epoch alone."""
+
+    @property
+    def steps(self) -> int:
+        """How many batches an epoch has."""
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, counted from 0; without the first `start` of them."""
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """How a run makes its batches.
+
+    Attributes:
+        parts: into how many clusters the graph is cut; None where no method needs them.
+        parts_per_batch: clusters in a batch.
+        partition: `"metis"`, `"bfs"` or `"random"`.
+        fixed: whether every epoch has the same groups of clusters.
+        seed: of the clusters and of their groups.
+    """
+
+    parts: int | None = None
+    parts_per_batch: int = 1
+    partition: Method = "metis"
+    fixed: bool = False
+    seed: int = 0
+
+    def check_clusters(self, method: str) -> int:
+        """How many clusters to make; ArgumentError where the method cannot work on batches of this kind."""
+        if self.parts is None:
+            raise ArgumentError(f"parts=None: {method} works on batches; say, parts=80, parts_per_batch=40")
+        if self.parts_per_batch > self.parts:
+            rule = f"must be at most parts={self.parts}; make parts larger or parts_per_batch smaller"
+            raise ArgumentError(f"parts_per_batch={self.parts_per_batch}: {rule}")
+        return self.parts
+
+
+class WholeGraph:
+    """A sampler with one batch: all nodes.
+
+    >>> import lmc
+    >>> [batch.num_nodes for batch in WholeGraph(lmc.synthetic(nodes=200)).epoch(0)]
+    [200]
+    """
+
+    steps = 1
+
+    def __init__(self, graph: Graph) -> None:
+        self._batch = graph.batch(torch.arange(graph.num_nodes))
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The same batch in every epoch, with all that was built for it."""
+        return iter([self._batch][start:])
+
+
+class ClusterSampler:
+    """Random groups of clusters: every cluster once an epoch.
+
+    Args:
+        graph: the graph.
+        clusters: (nodes,) the cluster of every node, as from `lmc.partition`.
+        parts_per_batch: clusters in a batch; the last batch takes what remains, and its scale,
+            clusters in the graph over clusters in the batch, follows.
+        seed: of the random groups.
+        fixed: whether every epoch keeps the same groups, and only their order changes.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=200)
+    >>> sampler = ClusterSampler(graph, lmc.partition(graph, parts=8), parts_per_batch=3)
+    >>> sampler.steps, [batch.scale for batch in sampler.epoch(0, start=1)]
+    (3, [2.6666666666666665, 4.0])
+    """
+
+    def __init__(
+        self, graph: Graph, clusters: Any, parts_per_batch: int = 1, seed: int = 0, fixed: bool = False
+    ) -> None:
+        self.clusters: Tensor = rules.cluster_ids(clusters, graph.num_nodes)
+        self.parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
+        self._graph, self._fixed, self._seed = graph, fixed, checks.whole_number("seed", seed, 0)
+        sizes = torch.unique(self.clusters, return_counts=True)[1]
+        by_cluster = self.clusters.argsort(stable=True)
+        self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
+
+    @classmethod
+    def cut(cls, graph: Graph, parts: int, options: BatchOptions) -> ClusterSampler:
+        """Of a graph that is cut as the options say."""
+        clusters = partition(graph, parts, options.partition, options.seed)
+        return cls(graph, clusters, options.parts_per_batch, options.seed, options.fixed)
+
+    @property
+    def steps(self) -> int:
+        """How many batches an epoch has."""
+        return -(-len(self._members) // self.parts_per_batch)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, counted from 0; without the first `start` of them."""
+        number, count = checks.whole_number("epoch", number, 0), len(self._members)
+        order = hashed_random.permutation(count, self._seed, _GROUPS, 0 if self._fixed else number)
+        groups = [order[i : i + self.parts_per_batch] for i in range(0, count, self.parts_per_batch)]
+        if self._fixed:
+            turns = hashed_random.permutation(len(groups), self._seed, _TURNS, number)
+            groups = [groups[i] for i in turns]
+
+        def build() -> Iterator[Batch]:
+            for group in groups[start:]:
+                nodes = torch.cat([self._members[i] for i in group])
+                yield Batch.of_known(self._graph, nodes, count / len(group))
+
+        return build()
 
 
 def batches(
@@ -31,7 +140,6 @@ def batches(
     seed: int = 0,
     epoch: int = 0,
     fixed: bool = False,
-    norm: Norm | None = "gcn",
 ) -> Iterator[Batch]:
     """The batches of one epoch: every cluster once, in groups that depend on (seed, epoch) alone.
 
@@ -43,7 +151,6 @@ def batches(
         seed: of the random groups.
         epoch: each has groups of its own.
         fixed: whether every epoch keeps the same groups, and only their order changes.
-        norm: the normalisation whose block is built before a batch is handed over; None for none.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)
@@ -51,89 +158,4 @@ def batches(
     >>> [batch.scale for batch in lmc.batches(graph, clusters, parts_per_batch=3)]
     [2.6666666666666665, 2.6666666666666665, 4.0]
     """
-    by_cluster, ends = _nodes_by_cluster(graph, clusters)
-    parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
-    seed, epoch = checks.whole_number("seed", seed, 0), checks.whole_number("epoch", epoch, 0)
-    num_clusters = len(ends)
-    order = hashed_random.permutation(num_clusters, seed, _GROUPS, 0 if fixed else epoch)
-    groups = [order[i : i + parts_per_batch] for i in range(0, num_clusters, parts_per_batch)]
-    if fixed:
-        groups = [groups[i] for i in hashed_random.permutation(len(groups), seed, _TURNS, epoch)]
-    members = by_cluster.tensor_split(ends[:-1])
-
-    def build() -> Iterator[Batch]:
-        for group in groups:
-            nodes = torch.cat([members[i] for i in group])
-            batch = Batch.of_known(graph, nodes, num_clusters / len(group))
-            if norm is not None:
-                batch.block(norm)
-            yield batch
-
-    return build()
-
-
-def prefetch(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, the next one made in a background thread while the current one is used.
-
-    >>> list(prefetch("abc"))
-    ['a', 'b', 'c']
-    """
-    name = "lmc-prefetch"
-    with ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_step_aside) as background:
-        source, end = iter(items), object()
-        following = background.submit(next, source, end)
-        while (item := following.result()) is not end:
-            following = background.submit(next, source, end)
-            yield item  # type: ignore[misc]
-
-
-def _step_aside() -> None:
-    """Let this thread have only what others leave: a step whose threads share the work waits for the last."""
-    if sys.platform.startswith("linux"):  # elsewhere, the priority would be that of the whole process
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-
-
-class Reserved(NamedTuple):
-    """The share of the adjacency's entries that take part in each direction, from 0 to 1."""
-
-    forward: float
-    backward: float
-
-
-def reserved_messages(graph: Graph, clusters: Any, parts_per_batch: int = 1) -> dict[str, Reserved]:
-    """The share of messages, self-loops included, that each method keeps: the paper's memory table.
-
-    The mean over all random groups, in closed form: a message within a cluster is always inside its
-    batch, one between two clusters as often as these two meet.
-
-    >>> import lmc
-    >>> graph = lmc.synthetic(nodes=200)
-    >>> shares = lmc.reserved_messages(graph, lmc.partition(graph, parts=8), parts_per_batch=8)
-    >>> shares["ClusterGCN"]
-    Reserved(forward=1.0, backward=1.0)
-    """
-    parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
-    of_node = rules.cluster_ids(clusters, graph.num_nodes)
-    adjacency = normalize(graph, "gcn")
-    same_cluster = of_node[adjacency.row_ids()] == of_node[adjacency.indices]
-    within = float(same_cluster.double().mean())
-    inside = within + (1 - within) * _chance_to_meet(len(torch.unique(of_node)), parts_per_batch)
-    return {
-        "ClusterGCN": Reserved(inside, inside),
-        "GAS": Reserved(1.0, inside),
-        "LMC": Reserved(1.0, 1.0),
-    }
-
-
-def _chance_to_meet(num_clusters: int, parts_per_batch: int) -> float:
-    """How likely two given clusters are in the same group."""
-    full, last = divmod(num_clusters, parts_per_batch)
-    pairs = full * parts_per_batch * (parts_per_batch - 1) + last * (last - 1)
-    return pairs / max(1, num_clusters * (num_clusters - 1))
-
-
-def _nodes_by_cluster(graph: Graph, clusters: Any) -> tuple[Tensor, list[int]]:
-    """(nodes,) node ids, cluster after cluster, and where each cluster that is not empty ends."""
-    of_node = rules.cluster_ids(clusters, graph.num_nodes)
-    sizes = torch.unique(of_node, return_counts=True)[1]
-    return of_node.argsort(stable=True), sizes.cumsum(0).tolist()
+    return ClusterSampler(graph, clusters, parts_per_batch, seed, fixed).epoch(epoch)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from functools import cache
-from itertools import chain, count, islice, pairwise, repeat
+from itertools import chain, count, islice, pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import lmc
+from lmc.batching.samplers import BatchOptions
 from lmc.data.normalization import normalize_transposed, propagated
 from lmc.nn.inference import evaluating
 from lmc.sparse import CSR
@@ -22,6 +23,7 @@ from lmc.training.metrics import evaluate
 
 Architecture = Literal["gcn", "gcnii"]
 HIDDEN = 256
+COARSE = BatchOptions(parts=80, parts_per_batch=40)
 
 
 class Row(NamedTuple):
@@ -34,13 +36,12 @@ class Row(NamedTuple):
 def own(
     graph: lmc.Graph,
     estimator: lmc.Estimator,
-    parts: int = 80,
-    parts_per_batch: int | None = None,
+    batches: BatchOptions = COARSE,
     make_model: Callable[[lmc.Graph], Any] | None = None,
     lr: float = 1e-2,
     decay_over: int | None = None,
 ) -> Row:
-    """A method of this library; `parts_per_batch=None` is the whole graph at once.
+    """A method of this library.
 
     `make_model=None` is the GCN of the benchmark. Over `decay_over` epochs the learning rate falls to zero,
     as by `scheduler="cosine"`; None: it stays.
@@ -51,17 +52,12 @@ def own(
     estimator.bind(model, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None
-    batches: Iterator[lmc.Batch]
-    if parts_per_batch is None:
-        batches, steps = repeat(graph.batch(torch.arange(graph.num_nodes))), 1
-    else:
-        clusters, steps = lmc.partition(graph, parts), -(-parts // parts_per_batch)
-        epochs = (lmc.batches(graph, clusters, parts_per_batch, epoch=epoch) for epoch in count())
-        batches = lmc.prefetch(chain.from_iterable(epochs))
+    sampler = estimator.sampler(graph, batches)
+    coming = lmc.prefetch(chain.from_iterable(map(sampler.epoch, count())), estimator.prepare)
 
     def epoch() -> None:
         model.train()
-        for batch in islice(batches, steps):
+        for batch in islice(coming, sampler.steps):
             optimizer.zero_grad()
             estimator.backward(batch)
             optimizer.step()

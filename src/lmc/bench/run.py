@@ -13,52 +13,60 @@ from rich.console import Console
 from rich.progress import track
 
 import lmc
+from lmc.batching.samplers import BatchOptions
 from lmc.bench import rows, tables
 from lmc.bench.worker import Load, Make, Worker
 from lmc.files import write_atomically
 from lmc.runs.environment import environment
+from lmc.runs.registry import METHODS, TRAINING_METHODS
 
 Job = tuple[Make, Load]
 
+COARSE, MIDDLE, SINGLE = rows.COARSE, BatchOptions(80, 10), BatchOptions(80, 1)
+# Many small clusters: batches that are closer to the graph in their statistics, and many steps an epoch.
+FINE = BatchOptions(1280, 80)
+
+ALPHA_0 = lmc.LMC(alpha=0)
 QUICK: dict[str, Make] = {
     tables.PYG: rows.pyg,
-    "full batch": partial(rows.own, estimator=lmc.FullBatch()),
-    "LMC 80/40, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=40),
+    tables.FULL_BATCH: partial(rows.own, estimator=lmc.FullBatch()),
+    tables.LMC_COARSE: partial(rows.own, estimator=ALPHA_0, batches=COARSE),
     "LMC 80/40, alpha 0, PyG's GCN wrapped": partial(
-        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, make_model=rows.wrapped_gcn
+        rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.wrapped_gcn
     ),
     tables.FLOOR: rows.products,
 }
+# Every way to train that there is, as it comes, on the same batches.
+ON_BATCHES = [name for name in TRAINING_METHODS if name != "gd"]
 EPOCHS: dict[str, Make] = QUICK | {
-    "LMC 80/10, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=10),
-    "LMC 80/1, alpha 0": partial(rows.own, estimator=lmc.LMC(0), parts_per_batch=1),
-    "LMC 80/40, alpha 1": partial(rows.own, estimator=lmc.LMC(1, "1"), parts_per_batch=40),
-    "GAS 80/40": partial(rows.own, estimator=lmc.GAS(), parts_per_batch=40),
-    "ClusterGCN 80/40": partial(rows.own, estimator=lmc.ClusterGCN(), parts_per_batch=40),
+    "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
+    tables.LMC_SINGLE: partial(rows.own, estimator=ALPHA_0, batches=SINGLE),
+    "LMC 80/40, alpha 1": partial(rows.own, estimator=lmc.LMC(alpha=1, score="1"), batches=COARSE),
+    **{
+        f"{METHODS[name].title} 80/40": partial(rows.own, estimator=METHODS[name].load()(), batches=COARSE)
+        for name in ON_BATCHES
+    },
     "preparation": rows.preparation,
 }
 GCNII: dict[str, Make] = {
     tables.PYG_GCNII: partial(rows.pyg, architecture="gcnii"),
-    "LMC 80/40, alpha 0, GCNII": partial(
-        rows.own, estimator=lmc.LMC(0), parts_per_batch=40, make_model=rows.gcnii
-    ),
+    "LMC 80/40, alpha 0, GCNII": partial(rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.gcnii),
 }
-MEMORY = ("LMC 80/1, alpha 0", "LMC 80/10, alpha 0", "LMC 80/40, alpha 0", "full batch")
+MEMORY = (tables.LMC_SINGLE, "LMC 80/10, alpha 0", tables.LMC_COARSE, tables.FULL_BATCH)
 GROWTH: dict[str, Job] = {
-    str(nodes): (EPOCHS["LMC 80/40, alpha 0"], partial(lmc.synthetic, nodes))
+    str(nodes): (EPOCHS[tables.LMC_COARSE], partial(lmc.synthetic, nodes))
     for nodes in (100_000, 300_000, 1_000_000)
 }
-# Many small clusters: batches that are closer to the graph in their statistics, and many steps an epoch.
-FINE = partial(rows.own, parts=1280, parts_per_batch=80, decay_over=20)
+_fine = partial(rows.own, batches=FINE, decay_over=20)
 ACCURACY: dict[str, tuple[Make, int]] = {  # and the epochs
     tables.PYG: (rows.pyg, 60),
-    "full batch": (EPOCHS["full batch"], 60),
+    tables.FULL_BATCH: (EPOCHS[tables.FULL_BATCH], 60),
     "LMC 80/10, alpha 0": (EPOCHS["LMC 80/10, alpha 0"], 40),
-    "LMC 1280/80, alpha 0, cosine": (partial(FINE, estimator=lmc.LMC(0)), 20),
-    "LMC 1280/80, alpha 0.4, cosine": (partial(FINE, estimator=lmc.LMC(0.4)), 20),
-    "GAS 1280/80, cosine": (partial(FINE, estimator=lmc.GAS()), 20),
-    "GraphFM 1280/80, cosine": (partial(FINE, estimator=lmc.GraphFM()), 20),
-    "ClusterGCN 1280/80, cosine": (partial(FINE, estimator=lmc.ClusterGCN()), 20),
+    "LMC 1280/80, alpha 0, cosine": (partial(_fine, estimator=ALPHA_0), 20),
+    **{
+        f"{METHODS[name].title} 1280/80, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
+        for name in ON_BATCHES
+    },
 }
 
 

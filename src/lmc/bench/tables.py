@@ -15,12 +15,14 @@ from lmc.files import one_line, read_text_bytes
 
 PYG, FLOOR = "PyG full batch", "products alone (80/40)"
 PYG_GCNII = "PyG full batch, GCNII"
+FULL_BATCH = "full batch"
+LMC_COARSE, LMC_SINGLE = "LMC 80/40, alpha 0", "LMC 80/1, alpha 0"
 
 Curve = list[tuple[float, float]]
 
 GOALS = {
-    "full batch": 0.30,
-    "LMC 80/40, alpha 0": 0.28,
+    FULL_BATCH: 0.30,
+    LMC_COARSE: 0.28,
     "LMC 80/10, alpha 0": 0.33,
     "LMC 80/40, alpha 1": 0.42,
     "LMC 80/40, alpha 0, GCNII": 0.35,
@@ -58,7 +60,7 @@ def _epochs(seconds: dict[str, list[float]]) -> Table:
     for name, measured in seconds.items():
         goal = f"{GOALS[name]:.2f}" if name in GOALS else ""
         table.add_row(name, _spread(measured), _spread(ratios(seconds, name)), goal)
-    lmc_epochs = seconds["LMC 80/40, alpha 0"]
+    lmc_epochs = seconds[LMC_COARSE]
     share = [floor / own for floor, own in zip(seconds[FLOOR], lmc_epochs, strict=True)]
     table.add_row("products, share of LMC 80/40", "", _spread(share), "0.70 or more")
     return table
@@ -69,8 +71,8 @@ def _memory(peaks: dict[str, int]) -> Table:
         "Peak memory of an epoch above features, graph and histories", "MB", "over full batch", "goal"
     )
     for name, peak in peaks.items():
-        goal = "0.050" if name == "LMC 80/1, alpha 0" else ""
-        table.add_row(name, f"{peak / 1e6:,.0f}", f"{peak / peaks['full batch']:.3f}", goal)
+        goal = "0.050" if name == LMC_SINGLE else ""
+        table.add_row(name, f"{peak / 1e6:,.0f}", f"{peak / peaks[FULL_BATCH]:.3f}", goal)
     return table
 
 

@@ -184,7 +184,7 @@ def train(
             raise ArgumentError(
                 "--resume: goes on with the settings of the run; only --epochs may be changed"
             )
-        kept = session.config_of(resume)
+        kept = session.read_config(resume)
         if tree and kept.training.get("scheduler") == "cosine":
             raise ArgumentError("--epochs: the cosine schedule of this run ends with its epochs")
         tree = merged(kept.to_tree(), tree)
@@ -195,7 +195,7 @@ def train(
     callbacks = [display_of(console, quiet, as_json)]
     if tensorboard:
         callbacks.append(TensorBoard(folder / "tensorboard"))
-    result = session.train(config, folder, resume is not None, callbacks)
+    result = session.train_run(config, folder, resume is not None, callbacks)
     if result.stopped == "interrupted":
         print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)
     if quiet or as_json:
@@ -243,9 +243,10 @@ def _compare(tree: Any, methods: list[str], target: float | None, out: Path, qui
     from lmc.report import write_report
     from lmc.runs import comparison
     from lmc.runs import run as session
-    from lmc.runs.config import DEFAULTS, METHODS, Config, merged, understood
+    from lmc.runs.config import DEFAULTS, Config, merged, understood
     from lmc.runs.display import display_of
-    from lmc.training.loop import check_parts
+    from lmc.runs.registry import METHODS
+    from lmc.training.options import TrainingOptions
 
     console = Console()
     configs: dict[str, Config] = {}
@@ -255,15 +256,14 @@ def _compare(tree: Any, methods: list[str], target: float | None, out: Path, qui
         base = {} if "parts" in tree.get("training", {}) else {"training": DEFAULTS["training"]}
         rest = {name: section for name, section in tree.items() if name != "method"}
         config = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
-        training = config.training
-        check_parts(config.build_estimator(), training.get("parts"), training["parts_per_batch"])
+        config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
         configs[method] = config
     graph = next(iter(configs.values())).load_graph()
     results = {}
     for method, config in configs.items():
         callbacks = [display_of(console, quiet, False, title=method)]
-        begun = (out / method / "metrics.jsonl").exists() and session.config_of(out / method) == config
-        results[method] = session.train(config, out / method, begun, callbacks, graph)
+        begun = (out / method / "metrics.jsonl").exists() and session.read_config(out / method) == config
+        results[method] = session.train_run(config, out / method, begun, callbacks, graph)
         if results[method].stopped == "interrupted":
             print(f"lmc: interrupted; the same command with --out {out} goes on", file=sys.stderr)
             return
@@ -302,7 +302,7 @@ def predict(run: Path, data: str | None, root: str | None, out: Path) -> None:
     from lmc.runs.predictions import check_suffix, write_predictions
 
     check_suffix(out)
-    config = session.config_of(run)
+    config = session.read_config(run)
     graph = lmc.load(data, root) if data else lmc.load(config.data["name"], root or config.data.get("root"))
     prediction, task = session.predictions(run, graph)
     write_predictions(out, graph, prediction, task)

@@ -51,6 +51,8 @@ class Batch:
         nodes: (batch,) int64, the graph's own ids, in the order they were given in.
         halo: (halo,) int64, the neighbours of `nodes` outside of them, in the order of first appearance.
         scale: what an estimate over `nodes` is multiplied by to stand for all nodes.
+        weights: (batch,) how much each of `nodes` counts in the estimate, besides `scale`; None where all
+            count the same.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
@@ -65,10 +67,11 @@ class Batch:
     nodes: Tensor
     halo: Tensor
     scale: float
+    weights: Tensor | None = None
     _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
 
     @staticmethod
-    def of(graph: Graph, nodes: Any, scale: Any = 1.0) -> Batch:
+    def of(graph: Graph, nodes: Any, scale: Any = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set; see `Graph.batch`."""
         nodes = rules.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
         if nodes.ndim != 1 or nodes.numel() == 0:
@@ -80,14 +83,16 @@ class Batch:
         twice = ascending[1:][ascending.diff() == 0]
         if twice.numel():
             raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
-        return Batch.of_known(graph, nodes, float(scale))
+        if weights is not None:
+            weights = rules.node_weights(weights, nodes.numel()).to(graph.x.dtype)
+        return Batch.of_known(graph, nodes, float(scale), weights)
 
     @staticmethod
-    def of_known(graph: Graph, nodes: Tensor, scale: float) -> Batch:
+    def of_known(graph: Graph, nodes: Tensor, scale: float, weights: Tensor | None = None) -> Batch:
         """`of`, for (batch,) int64 nodes that are known to be a set of the graph's nodes."""
         neighbours = graph.neighbours
         members = kernels.kernels_for().members(neighbours.indptr, neighbours.indices, nodes)
-        return Batch(graph, nodes, members[len(nodes) :], scale)
+        return Batch(graph, nodes, members[len(nodes) :], scale, weights)
 
     @property
     def num_nodes(self) -> int:
@@ -168,9 +173,10 @@ class Batch:
         index = torch.stack([block.indices, block.row_ids()]).long()
         return Edges(index, None if weight is None else weight.to(dtype), attr)
 
-    def alone(self) -> Batch:
+    @cached_property
+    def induced(self) -> InducedBatch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
-        return Alone(self.graph, self.nodes, self.halo[:0], self.scale)
+        return InducedBatch(self.graph, self.nodes, self.halo[:0], self.scale, self.weights)
 
     def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
         if (matrix, which) not in self._built:
@@ -213,8 +219,8 @@ class Batch:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
 
 
-class Alone(Batch):
-    """A batch without a halo, normalised within."""
+class InducedBatch(Batch):
+    """The subgraph that a batch induces: no halo, normalised within."""
 
     def block(self, norm: Norm = "gcn") -> CSR:
         """(batch, batch): `renormalized`."""

@@ -304,19 +304,21 @@ class Graph:
             pattern = CSR.from_scipy(either).without_diagonal()
         return _ones(pattern)
 
-    def batch(self, nodes: Any, scale: float = 1.0) -> Batch:
+    def batch(self, nodes: Any, scale: float = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set.
 
         Args:
             nodes: (batch,) the graph's own node ids, each once, in any order.
             scale: what an estimate over these nodes is multiplied by to stand for all.
+            weights: (batch,) how much each node counts in the estimate, besides `scale`, such as one over
+                its chance to be drawn; None where all count the same.
 
         >>> path = Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
         >>> batch = path.batch([0], scale=3.0)
         >>> batch.nodes.tolist(), batch.halo.tolist()
         ([0], [1])
         """
-        return Batch.of(self, nodes, scale)
+        return Batch.of(self, nodes, scale, weights)
 
     def __repr__(self) -> str:
         kind = "undirected" if self.is_undirected else "directed"

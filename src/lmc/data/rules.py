@@ -127,6 +127,13 @@ def cluster_ids(clusters: Any, num_nodes: int) -> Tensor:
     return ids
 
 
+def node_weights(weights: Any, num_nodes: int) -> Tensor:
+    """(nodes,) finite."""
+    given = tensor("weights", weights)
+    _require_shape("weights", given, given.shape == (num_nodes,), f"must be ({num_nodes},), one per node")
+    return finite("weights", given, "weights must be finite")
+
+
 def edge_weight(weight: Tensor, num_edges: int) -> Tensor:
     """(edges,) finite, as float64 where it is and as float32 otherwise."""
     right = weight.ndim == 1 and weight.numel() == num_edges

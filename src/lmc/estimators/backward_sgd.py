@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lmc.data.batch import Batch
 from lmc.estimators.estimator import Estimator, untouched_statistics
-from lmc.estimators.exact import exact_values
-from lmc.estimators.step import Outside
+from lmc.estimators.exact import ExactHalo, exact_values
+from lmc.estimators.halo import HaloPolicy
 
 
 @dataclass
@@ -25,7 +25,8 @@ class BackwardSGD(Estimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
-    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
-        """The batch, with the halo as it is."""
+    def halo_policy(self, batch: Batch) -> HaloPolicy:
+        """The halo as it is, by a pass over the whole graph."""
         with untouched_statistics(self.model):
-            return batch, exact_values(self.model, self.whole, self.loss, self.address)
+            values = exact_values(self.step_on(self.whole, HaloPolicy()))
+        return ExactHalo(values, batch)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from lmc.data.batch import Batch
 from lmc.estimators.estimator import Estimator
-from lmc.estimators.step import NoHalo, Outside
 
 
 @dataclass
@@ -20,6 +19,6 @@ class ClusterGCN(Estimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
-    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
-        """The subgraph alone: there is no halo."""
-        return batch.alone(), NoHalo()
+    def trained_on(self, batch: Batch) -> Batch:
+        """The subgraph of the batch: there is no halo."""
+        return batch.induced

@@ -7,71 +7,77 @@ neighbours (equations 11 and 13), at what they receive from within reach; no par
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from lmc.estimators.linear_pass import LayerPass, Sides
-from lmc.estimators.vjp import Gradients, Traced
+from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.vjp import Computed, ParameterGradients
 from lmc.nn.convolution import ConvolutionLayer
 
 
 class ConvolutionPass(LayerPass):
     """A convolution at one step; see `LayerPass`."""
 
-    layer: ConvolutionLayer  # type: ignore[assignment]
+    layer: ConvolutionLayer
+    halo_update: Computed | None = None
 
-    def __init__(self, layer: ConvolutionLayer, *given: Any) -> None:
-        super().__init__(layer, *given)  # type: ignore[arg-type]
-        self.revisits_halo = True  # its messages are inputs of both calls
-
-    @cached_property
-    def update(self) -> Traced:
+    def receive(self) -> Tensor:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
 
-        def received(own: Tensor, others: Tensor, initial: Tensor) -> Tensor:
-            return self.layer.receive(self.batch.edges, own, others, initial, self.rows[0])
+        def received(own: Tensor, others: Tensor) -> Tensor:
+            return self.layer.receive(self.batch.edges, own, others, self.rows)
 
-        return Traced(received, self.message.value, self.halo_message.value, self.initial.batch)
+        self.update = Computed(received, *self._sent())
+        return self.update.value
 
-    @cached_property
-    def halo_update(self) -> Traced:
-        """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach."""
-
-        def received(own: Tensor, others: Tensor, initial: Tensor) -> Tensor:
-            return self.layer.receive(self.batch.halo_edges, own, others, initial, self.rows[1])
-
-        return Traced(received, self.halo_message.value, self.message.value, self.initial.halo)
-
-    def incomplete_from_batch(self) -> Tensor:
-        """(halo, width) the value from the neighbours in the batch alone."""
-        edges = self.batch.halo_edges
-        edges = edges.where(edges.ends[0] >= self.batch.num_halo)
+    def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
+        """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach or in the batch alone."""
+        if neighbours == "reach":
+            return self._received_by_halo().value
+        edges, (sent, sent_by_halo) = self.batch.halo_edges, self._sent()
+        from_batch = edges.where(edges.ends[0] >= self.batch.num_halo)
         with torch.no_grad():
-            sent = self.halo_message.value, self.message.value
-            return self.layer.receive(edges, *sent, self.initial.halo, self.rows[1])
+            return self.layer.receive(from_batch, sent_by_halo, sent, self.halo_rows)
 
-    def pull(
-        self, v: Sides, gradients: Gradients, from_head: Tensor | None = None
+    def _received_by_halo(self) -> Computed:
+        """The halo's call; made once, when its values are mixed or when it first sends derivatives."""
+        if self.halo_update is None:
+
+            def received(own: Tensor, others: Tensor) -> Tensor:
+                return self.layer.receive(self.batch.halo_edges, own, others, self.halo_rows)
+
+            sent, sent_by_halo = self._sent()
+            self.halo_update = Computed(received, sent_by_halo, sent)
+        return self.halo_update
+
+    def _sent(self) -> tuple[Tensor, Tensor]:
+        assert self.message is not None
+        return self.message.value, self.sent_by_halo
+
+    def end_forward(self) -> None:
+        """Nothing to give back: messages are inputs of the calls."""
+
+    def backward(
+        self, v: Tensor, v_halo: Tensor, gradients: ParameterGradients, from_head: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`."""
-        at_own, at_initial = self.collect(v, gradients)
-        from_halo = self._from_halo(v, self.halo_update.inputs[1]) if v.halo.any() else None
-        return self.pull_message(gradients, at_own, from_halo, from_head), at_initial
+        """(batch, width) eq. (11): V̄ˡ⁻¹; eq. (7) into `gradients`. It reads nothing of the model's input."""
+        at_own, _ = self.collect(v, gradients)
+        from_halo = None
+        if v_halo.any():
+            by_halo = self._received_by_halo()
+            (from_halo,) = by_halo.vjp(v_halo, by_halo.inputs[1])
+        return self.message_backward(gradients, at_own, from_halo, from_head), None
 
-    def collect(self, v: Sides, gradients: Gradients) -> tuple[Tensor | None, Tensor | None]:
-        """Eq. (7): what batch rows, and only they, give to the parameters; and to their own inputs."""
-        own, _, initial = self.update.inputs
-        at_own, at_initial = gradients.pull(self.update, v.batch, self.layer.parameters(), own, initial)
-        return at_own, at_initial
+    def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
+        """Eq. (7): what batch rows, and only they, give to the parameters; and to their own messages."""
+        (at_own,) = gradients.vjp(self.update, v, self.layer.parameters(), self.update.inputs[0])
+        return at_own, None
 
-    def pull_halo(self, v: Sides, from_head: Tensor | None = None) -> Tensor:
+    def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
-        (from_batch,) = self.update.pull(v.batch, self.update.inputs[1])
-        at_own = self._from_halo(v, self.halo_update.inputs[0])
-        return self.pull_halo_message(from_batch, at_own, from_head)
-
-    def _from_halo(self, v: Sides, wanted: Tensor) -> Tensor | None:
-        return self.halo_update.pull(v.halo, wanted)[0]
+        (from_batch,) = self.update.vjp(v, self.update.inputs[1])
+        by_halo = self._received_by_halo()
+        (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[0])
+        return self.halo_message_backward(from_batch, at_own, from_head)

@@ -1,9 +1,9 @@
-"""What an estimator is, and what those with histories share."""
+"""What an estimator is."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from abc import ABC
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Literal
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from lmc import checks
+from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
-from lmc.estimators.exact import exact_values
-from lmc.estimators.history import History
-from lmc.estimators.linear_pass import LayerPass
+from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss, loss_of
-from lmc.estimators.step import LayerwiseStep, Outside
+from lmc.estimators.placement import Placement
+from lmc.estimators.step import Step
 from lmc.malloc import keep_large_buffers
-from lmc.nn.model import Model, check_model
-from lmc.nn.parts import without_dropout
+from lmc.nn.model import Model, boundary_widths
 
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
@@ -32,12 +32,13 @@ class Estimator(ABC):
     """A way to estimate the full-batch gradient from a batch.
 
     The loss is the mean over all labelled nodes of the graph. The estimate of a batch is `batch.scale`
-    times the sum over its rows. With everything outside exact, it averages to the gradient: over the
-    batches of an epoch if all have as many clusters, over random groups of clusters in any case.
-    """
+    times the sum over its rows, each times its weight. With everything outside exact, it averages to the
+    gradient: over the batches of an epoch if all have as many clusters, over random groups of clusters in
+    any case.
 
-    needs_parts = True
-    """Whether it works on batches; if not, every step is on the whole graph."""
+    A method of its own overrides what differs: `halo_policy` above all, `trained_on` if a step runs on
+    something else than the batch, `sampler` if batches are not groups of clusters.
+    """
 
     precision: Precision = "full"
     """Of what is remembered."""
@@ -45,10 +46,35 @@ class Estimator(ABC):
     model: Model
     graph: Graph
     loss: Loss
+    placement: Placement
     _init: Init
     _seed: int
     _step: int
     _frozen: bool = False
+
+    # -- what a method decides -----------------------------------------------------------------------
+
+    def check_batches(self, options: BatchOptions) -> None:
+        """Raise ArgumentError unless it can work on batches of this kind."""
+        options.check_clusters(type(self).__name__)
+
+    def sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+        """What yields its batches; here, groups of clusters."""
+        return ClusterSampler.cut(graph, options.check_clusters(type(self).__name__), options)
+
+    def trained_on(self, batch: Batch) -> Batch:
+        """What a step runs on: the batch itself, or what the method makes of it."""
+        return batch
+
+    def halo_policy(self, batch: Batch) -> HaloPolicy:
+        """What stands in for what is outside at this step; here, nothing does."""
+        return HaloPolicy()
+
+    def remembered(self, depth: int) -> tuple[range, range]:
+        """The layers after which embeddings and auxiliary variables are kept, from 1 to `depth`."""
+        return range(0), range(0)
+
+    # -- what every method does ----------------------------------------------------------------------
 
     def bind(
         self,
@@ -57,6 +83,7 @@ class Estimator(ABC):
         init: Init = "zero",
         loss: Loss | None = None,
         seed: int = 0,
+        histories: MakeHistory = MemoryHistory,
     ) -> None:
         """Tie the estimator to a model and a graph, and make room for what it remembers.
 
@@ -68,27 +95,24 @@ class Estimator(ABC):
             loss: (rows, out) predictions and labels to (rows,) losses; None takes the one of the
                 labels' kind.
             seed: of the dropout masks.
+            histories: makes the store of one boundary's historical values, from nodes, width and type.
         """
         checks.one_of("init", init, Init)
         seed, widths = checks.whole_number("seed", seed, 0), boundary_widths(model, graph)
         keep_large_buffers()
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
-        self.loss, self._widths = loss or loss_of(graph.task), widths
-        vars(self).pop("whole", None)
+        self.loss, self._widths, self._make_history = loss or loss_of(graph.task), widths, histories
+        self.placement = Placement.of(graph)
+        vars(self).pop("whole", None)  # it is of the graph before
         self.reset()
-
-    @cached_property
-    def whole(self) -> Batch:
-        """The batch of all nodes."""
-        return self.graph.batch(torch.arange(self.graph.num_nodes))
-
-    def remembered(self, depth: int) -> tuple[range, range]:
-        """The layers behind which embeddings and auxiliary variables are kept, from 1 to `depth`."""
-        return range(0), range(0)
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
         self._step = 0
+
+    def prepare(self, batch: Batch) -> None:
+        """Build all that a step will read of a batch; meant for the background, see `lmc.prefetch`."""
+        self.model.prepare(self.trained_on(batch), halo=False)
 
     def backward(self, batch: Batch) -> float:
         """Add the estimate to the parameters' `.grad`.
@@ -111,26 +135,26 @@ class Estimator(ABC):
             raise ArgumentError(f"{type(self).__name__} is not bound: call bind(model, graph) first")
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
-        result = self.estimate_in(*self.scene(batch))
+        where = self.trained_on(batch)
+        result = self.estimate_with(where, self.halo_policy(where))
         if not self._frozen:
             self._step += 1
         return result
 
-    def estimate_in(self, where: Batch, outside: Outside) -> tuple[float, dict[nn.Parameter, Tensor]]:
-        """The estimate on a scene of any making: the normalisation of appendix A.3.1."""
-        step = LayerwiseStep(self.model, where, outside, self.loss, self.address)
-        loss = step.run()
-        factor = where.scale / int(self.graph.train_mask.sum())
-        return factor * loss, {p: factor * gradient for p, gradient in step.gradients.of.items()}
+    def estimate_with(self, batch: Batch, halo: HaloPolicy) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """The estimate with any policy: the normalisation of appendix A.3.1."""
+        loss, gradients = self.step_on(batch, halo).run()
+        factor = batch.scale / int(self.graph.train_mask.sum())
+        return factor * loss, {p: factor * gradient for p, gradient in gradients.of.items()}
 
-    @abstractmethod
-    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
-        """What the step runs on, and what stands in for what is outside of it."""
+    def step_on(self, batch: Batch, halo: HaloPolicy) -> Step:
+        """The step itself, not yet run."""
+        return Step(self.model, batch, halo, self.loss, (self._seed, self._step), self.placement)
 
-    @property
-    def address(self) -> tuple[int, int]:
-        """(seed, step) of the dropout masks."""
-        return self._seed, self._step
+    @cached_property
+    def whole(self) -> Batch:
+        """The batch of all nodes, with all that was built for it."""
+        return self.graph.batch(torch.arange(self.graph.num_nodes))
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -161,76 +185,6 @@ class Estimator(ABC):
         self._step = int(state["step"])
 
 
-class HistoryEstimator(Estimator):
-    """An estimator that remembers values of nodes from when they were last in a batch."""
-
-    precision: Precision
-    revisits_halo = False
-
-    def __post_init__(self) -> None:
-        checks.one_of("precision", self.precision, Precision)
-
-    def remembered(self, depth: int) -> tuple[range, range]:
-        """Embeddings alone."""
-        return range(1, depth), range(0)
-
-    def reset(self) -> None:
-        """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
-        super().reset()
-        dtype = torch.float16 if self.precision == "half" else self.graph.x.dtype
-        nodes, widths = self.graph.num_nodes, self._widths
-        embeddings, auxiliaries = self.remembered(len(widths))
-        self.embeddings = {at: History(nodes, widths[at - 1], dtype) for at in embeddings}
-        self.auxiliaries = {at: History(nodes, widths[at - 1], dtype) for at in auxiliaries}
-        if self._init == "exact":
-            with untouched_statistics(self.model), without_dropout(self.model):
-                given = (self.model, self.whole, self.loss, self.address)
-                exact = exact_values(*given, backward=bool(self.auxiliaries))
-            for layer, history in self.embeddings.items():
-                history.push(self.whole.nodes, exact.embeddings[layer - 1])
-            for layer, history in self.auxiliaries.items():
-                history.push(self.whole.nodes, exact.auxiliaries[layer - 1])
-
-    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
-        """The batch as it is; the halo by this estimator's own rules."""
-        return batch, self
-
-    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
-        """(halo, width) H̄ˡ, as it was when each node was last in a batch."""
-        return self.embeddings[layer].pull(at.batch.halo, self.graph.x.dtype)
-
-    def halo_auxiliaries(self, layer: int, halo: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor | None:
-        """Dropped."""
-        return None
-
-    def keep_embeddings(self, layer: int, nodes: Tensor, z: Tensor) -> None:
-        """Write the batch's rows."""
-        self._keep(self.embeddings, layer, nodes, z)
-
-    def keep_auxiliaries(self, layer: int, nodes: Tensor, v: Tensor) -> None:
-        """Write the batch's rows."""
-        self._keep(self.auxiliaries, layer, nodes, v)
-
-    def _keep(self, histories: dict[int, History], layer: int, nodes: Tensor, values: Tensor) -> None:
-        if layer in histories and not self._frozen:
-            histories[layer].push(nodes, values)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The step and every history."""
-        state = super().state_dict()
-        state |= {f"embeddings.{layer}": history.values for layer, history in self.embeddings.items()}
-        state |= {f"auxiliaries.{layer}": history.values for layer, history in self.auxiliaries.items()}
-        return state
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
-        super().load_state_dict(state)
-        for layer, history in self.embeddings.items():
-            history.values.copy_(state[f"embeddings.{layer}"])
-        for layer, history in self.auxiliaries.items():
-            history.values.copy_(state[f"auxiliaries.{layer}"])
-
-
 @contextmanager
 def untouched_statistics(model: nn.Module) -> Iterator[None]:
     """A pass in this context leaves the buffers (a batch norm's running statistics) as they were."""
@@ -240,20 +194,3 @@ def untouched_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for name, buffer in model.named_buffers():
             buffer.copy_(before[name])
-
-
-def boundary_widths(model: Model, graph: Graph) -> list[int]:
-    """The width of every boundary, found by sending one node through the model alone."""
-    check_model(model)
-    _check_parameters(model)
-    *widths, out = model.widths(graph)
-    if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
-        raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
-    return widths
-
-
-def _check_parameters(model: Model) -> None:
-    known = {p for part in (model.encoder, model.layers, model.head) for p in part.parameters()}
-    for name, parameter in model.named_parameters():
-        if parameter not in known:
-            raise ArgumentError(f"model: parameter {name!r} is in neither encoder, layers nor head")

@@ -9,71 +9,81 @@ import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
-from lmc.estimators.linear_pass import LayerPass, Sides
-from lmc.estimators.losses import Loss
-from lmc.estimators.step import LayerwiseStep, NoHalo, pass_of
-from lmc.estimators.vjp import NoGradients
-from lmc.nn.model import Model
+from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.step import Step, pass_of
+from lmc.estimators.vjp import Computed, ParameterGradients
 
 
 @dataclass(frozen=True)
-class ExactValues(NoHalo):
-    """The exact values of the whole graph, as an `Outside`: the halo is what it is.
+class ExactValues:
+    """The exact values of the whole graph.
 
     Attributes:
         embeddings: zˡ of all nodes, l = 1 .. L.
-        auxiliaries: Vˡ of all nodes, l = 1 .. L.
+        auxiliaries: Vˡ of all nodes, l = 1 .. L; empty if they were not asked for.
     """
 
     embeddings: list[Tensor]
     auxiliaries: list[Tensor]
 
-    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
-        """(halo, width) zˡ."""
-        return self.embeddings[layer - 1][at.batch.halo]
 
-    def halo_auxiliaries(self, layer: int, halo: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor:
+class ExactHalo(HaloPolicy):
+    """The halo is what it is.
+
+    Args:
+        values: of the whole graph.
+        batch: whose halo.
+    """
+
+    def __init__(self, values: ExactValues, batch: Batch) -> None:
+        self._values, self._nodes = values, batch.halo
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) Hˡ."""
+        return self._values.embeddings[layer - 1][self._nodes]
+
+    def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
         """(halo, width) Vˡ."""
-        return self.auxiliaries[layer - 1][halo]
+        return self._values.auxiliaries[layer - 1][self._nodes]
 
 
-def exact_values(
-    model: Model, whole: Batch, loss: Loss, address: tuple[int, int], backward: bool = True
-) -> ExactValues:
+def exact_values(step: Step, backward: bool = True) -> ExactValues:
     """zˡ and Vˡ of every node, at the parameters as they are.
 
     Args:
-        model: the model.
-        whole: the batch of all nodes.
-        loss: per node.
-        address: (seed, step) of the dropout masks.
+        step: on the batch of all nodes.
         backward: whether to go on to Vˡ.
     """
-    step = LayerwiseStep(model, whole, NoHalo(), loss, address)
-    nothing = whole.graph.x.new_empty(0, 0)
-
-    def layer_pass(place: int) -> LayerPass:
-        before = encoded if place == 1 else embeddings[place - 2]
-        z = Sides(before, nothing.reshape(0, before.shape[1]))
-        return pass_of(model.layers[place - 1], whole, (*address, place), z, initial)
-
-    encoded, initial = step.encoder.value, Sides(step.initial.value, step.initial.value[:0])
+    model, whole = step.model, step.batch
+    nothing = whole.graph.x[:0, :0]
+    encoded = step.encode(whole.nodes).value
+    initial = Computed(model.initial, encoded).value if model.reads_initial else nothing
     embeddings: list[Tensor] = []
     seen: list[Tensor] = []
-    for place in range(1, step.depth + 1):
-        at = layer_pass(place)
-        embeddings.append(at.update.value)
-        if model.jumps and place > 1:
-            seen.append(at.message.value)
 
+    def sent_through(place: int) -> LayerPass:
+        """The layer, its messages computed."""
+        before = encoded if place == 1 else embeddings[place - 2]
+        at = pass_of(model.layers[place - 1], whole, (*step.address, place), initial, nothing)
+        at.send(before, before[:0])
+        return at
+
+    for place in range(1, len(model.layers) + 1):
+        at = sent_through(place)
+        embeddings.append(at.receive())
+        if model.jumps and place > 1 and at.message is not None:
+            seen.append(at.message.value)
     if not backward:
         return ExactValues(embeddings, [])
+
     losses = step.losses(*seen, embeddings[-1])
-    *from_head, v = losses.pull(torch.ones_like(losses.value), *losses.inputs)
+    *from_head, v = losses.vjp(torch.ones_like(losses.value), *losses.inputs)
     auxiliaries = [v]
-    for place in range(step.depth, 1, -1):
-        v = auxiliaries[0]
+    for place in range(len(model.layers), 1, -1):
+        at = sent_through(place)
+        at.receive()
         direct = from_head.pop() if from_head else None
-        before, _ = layer_pass(place).pull(Sides(v, v[:0]), NoGradients(), direct)
-        auxiliaries.insert(0, before)
+        v, _ = at.backward(v, v[:0], ParameterGradients(wanted=False), direct)
+        auxiliaries.insert(0, v)
     return ExactValues(embeddings, auxiliaries)

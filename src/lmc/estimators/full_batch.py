@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lmc.batching.samplers import BatchOptions, Sampler, WholeGraph
 from lmc.data.batch import Batch
+from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator
-from lmc.estimators.step import NoHalo, Outside
 
 
 @dataclass
@@ -20,8 +21,13 @@ class FullBatch(Estimator):
     >>> loss = estimator.backward(graph.batch(range(100)))
     """
 
-    needs_parts = False
+    def check_batches(self, options: BatchOptions) -> None:
+        """It needs no clusters."""
 
-    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
+    def sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+        """One batch of everything."""
+        return WholeGraph(graph)
+
+    def trained_on(self, batch: Batch) -> Batch:
         """Everything is inside."""
-        return self.whole, NoHalo()
+        return self.whole

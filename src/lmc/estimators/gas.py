@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmc.estimators.estimator import HistoryEstimator, Precision
+from lmc.estimators.estimator import Precision
+from lmc.estimators.history_estimator import HistoryEstimator
 
 
 @dataclass

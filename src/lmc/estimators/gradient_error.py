@@ -13,10 +13,10 @@ from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, untouched_statistics
-from lmc.estimators.exact import exact_values
-from lmc.estimators.step import NoHalo
+from lmc.estimators.exact import ExactHalo, exact_values
+from lmc.estimators.halo import HaloPolicy
+from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
-from lmc.nn.parts import without_dropout
 
 Estimate = dict[nn.Parameter, Tensor]
 
@@ -78,14 +78,14 @@ def gradient_error(
     batches = list(batches)
     if not batches:
         raise ArgumentError("batches: none is left to average over")
-    everything = graph.batch(torch.arange(graph.num_nodes))
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
     with untouched_statistics(model), without_dropout(model), estimator.frozen():
-        _, full = estimator.estimate_in(everything, NoHalo())
-        exact = exact_values(model, everything, estimator.loss, estimator.address)
+        _, full = estimator.estimate_with(estimator.whole, HaloPolicy())
+        exact = exact_values(estimator.step_on(estimator.whole, HaloPolicy()))
         for batch in batches:
             _, estimate = estimator.estimate(batch)
-            _, reference = estimator.estimate_in(batch, exact)  # BackwardSGD, with one pass for all
+            halo = ExactHalo(exact, batch)
+            _, reference = estimator.estimate_with(batch, halo)  # BackwardSGD, with one pass for all
             for name, of in parts.items():
                 row = _distance(estimate, full, of), _distance(estimate, reference, of)
                 distances[name].append((*row, _distance(reference, full, of)))

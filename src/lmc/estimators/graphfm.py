@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import HistoryEstimator, Precision
-from lmc.estimators.linear_pass import LayerPass
+from lmc.estimators.estimator import Precision
+from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
 
 
 @dataclass
@@ -36,9 +38,31 @@ class GraphFM(HistoryEstimator):
         if not 0 <= self.momentum <= 1:
             raise ArgumentError(f"momentum={self.momentum}: must be in [0, 1]")
 
-    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
-        """(halo, width) the historical embeddings, moved towards what the batch says of them."""
-        history = super().halo_embeddings(layer, at)
-        moved = (1 - self.momentum) * history + self.momentum * at.incomplete_from_batch()
-        self._keep(self.embeddings, layer, at.batch.halo, moved)
-        return moved
+    def halo_policy(self, batch: Batch) -> HaloPolicy:
+        """Historical embeddings, moved."""
+        return MovedHalo(self, batch)
+
+    def prepare(self, batch: Batch) -> None:
+        """Build what a step will read, of halo rows too."""
+        self.model.prepare(batch, halo=True)
+
+
+class MovedHalo(HistoricalHalo):
+    """Historical embeddings, moved towards what the batch says of them, and written back."""
+
+    incomplete_from = "batch"
+
+    def __init__(self, estimator: GraphFM, batch: Batch) -> None:
+        super().__init__(estimator, batch)
+        self._momentum = estimator.momentum
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) (1 - momentum) H̄ + momentum H̃."""
+        assert incomplete is not None
+        return (1 - self._momentum) * super().embeddings(layer, z, None) + self._momentum * incomplete
+
+    def keep_embeddings(self, layer: int, z: Tensor, z_halo: Tensor | None) -> None:
+        """Write the batch's rows and the halo's."""
+        super().keep_embeddings(layer, z, z_halo)
+        if z_halo is not None:
+            self.write(self._embeddings, layer, self._batch.halo, z_halo)

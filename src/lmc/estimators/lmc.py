@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor
 from lmc import checks
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import HistoryEstimator, Precision
-from lmc.estimators.linear_pass import LayerPass
-from lmc.estimators.step import Outside
+from lmc.estimators.estimator import Precision
+from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
 
 Score = Literal["x^2", "2x-x^2", "x", "1", "sin"]
 
@@ -26,6 +27,7 @@ SCORES: dict[Score, Callable[[Tensor], Tensor]] = {
 }
 
 
+@dataclass
 class LMC(HistoryEstimator):
     """Convex mixes of historical and incomplete up-to-date values, for embeddings and their derivatives.
 
@@ -36,8 +38,9 @@ class LMC(HistoryEstimator):
     Args:
         alpha: in [0, 1]. At 0 the halo needs no computation of its own.
         score: `"x^2"`, `"2x-x^2"`, `"x"`, `"1"` or `"sin"`.
-        forward: whether embeddings are mixed (C_f); without, they are historical.
-        backward: whether derivatives come from the halo (C_b); without, they are dropped, as in GAS.
+        compensate_forward: whether embeddings are mixed (C_f); without, they are historical.
+        compensate_backward: whether derivatives come from the halo (C_b); without, they are dropped, as in
+            GAS.
         precision: of the histories, `"full"` (the features' type) or `"half"`.
 
     >>> import lmc
@@ -47,25 +50,17 @@ class LMC(HistoryEstimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
-    # Not a dataclass like its peers: an option and the estimators' main method are both called `backward`.
-    def __init__(
-        self,
-        alpha: float = 0.4,
-        score: Score = "2x-x^2",
-        forward: bool = True,
-        backward: bool = True,
-        precision: Precision = "full",
-    ) -> None:
-        if not 0 <= alpha <= 1:
-            raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
-        checks.one_of("score", score, Score)
-        self.alpha, self.score, self.precision = alpha, score, precision
-        super().__post_init__()
-        self.compensate_forward, self.compensate_backward = forward, backward
+    alpha: float = 0.4
+    score: Score = "2x-x^2"
+    compensate_forward: bool = True
+    compensate_backward: bool = True
+    precision: Precision = "full"
 
-    def __repr__(self) -> str:
-        switches = f"forward={self.compensate_forward}, backward={self.compensate_backward}"
-        return f"LMC(alpha={self.alpha}, score={self.score!r}, {switches}, precision={self.precision!r})"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.alpha <= 1:
+            raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1]")
+        checks.one_of("score", self.score, Score)
 
     def remembered(self, depth: int) -> tuple[range, range]:
         """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it."""
@@ -73,36 +68,47 @@ class LMC(HistoryEstimator):
             return super().remembered(depth)
         return range(1, depth + 1), range(1, depth)
 
-    @property
-    def revisits_halo(self) -> bool:  # type: ignore[override]
-        """Whether the halo's derivatives are mixed with up-to-date ones."""
-        return self.compensate_backward and self.alpha > 0
+    def halo_policy(self, batch: Batch) -> HaloPolicy:
+        """Mixes by the β of this batch."""
+        return MixedHalo(self, batch)
 
-    def scene(self, batch: Batch) -> tuple[Batch, Outside]:
-        """The batch as it is; the halo as mixed by its β."""
+    def prepare(self, batch: Batch) -> None:
+        """Build what a step will read, of halo rows too where their values are mixed."""
+        self.model.prepare(batch, halo=self.alpha > 0)
         if self.alpha > 0:
-            self._beta = self.beta(batch)
-        return super().scene(batch)
+            _ = batch.local_degree
 
     def beta(self, batch: Batch) -> Tensor:
         """(halo, 1) how much of the up-to-date value each halo node takes (appendix A.4)."""
-        share = batch.local_degree.to(self.graph.x.dtype) / batch.global_degree
+        share = batch.local_degree.to(self.placement.dtype) / batch.global_degree
         return self.alpha * SCORES[self.score](share)[:, None]
 
-    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
-        """(halo, width) eq. (9)."""
-        history = super().halo_embeddings(layer, at)
-        if self.alpha == 0 or not self.compensate_forward:
-            return history
-        return (1 - self._beta) * history + self._beta * at.halo_update.value
 
-    def halo_auxiliaries(self, layer: int, halo: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor | None:
-        """(halo, width) eq. (12); at the last layer, the derivative of the halo's own losses."""
-        if not self.compensate_backward:
+class MixedHalo(HistoricalHalo):
+    """Equations (9) and (12) at one step."""
+
+    def __init__(self, estimator: LMC, batch: Batch) -> None:
+        super().__init__(estimator, batch)
+        mixes = estimator.alpha > 0
+        self._beta = estimator.beta(batch) if mixes else None
+        self.incomplete_from = "reach" if mixes and estimator.compensate_forward else None
+        self.reads_losses = estimator.compensate_backward
+        self.revisits = mixes and estimator.compensate_backward
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) eq. (9)."""
+        historical = super().embeddings(layer, z, None)
+        if self._beta is None or incomplete is None:
+            return historical
+        return (1 - self._beta) * historical + self._beta * incomplete
+
+    def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
+        """(halo, width) eq. (12); at the last layer, the derivatives of the halo's own losses."""
+        if not self.reads_losses:
             return None
-        if layer not in self.auxiliaries:
-            return up_to_date()
-        history = self.auxiliaries[layer].pull(halo, self.graph.x.dtype)
-        if self.alpha == 0:
-            return history
-        return (1 - self._beta) * history + self._beta * up_to_date()
+        if layer not in self._auxiliaries:
+            return incomplete()
+        historical = self.historical(self._auxiliaries, layer)
+        if self._beta is None:
+            return historical
+        return (1 - self._beta) * historical + self._beta * incomplete()

@@ -1,16 +1,17 @@
-"""One step of message passing on a batch, forward and backward, with stand-ins for what is outside.
+"""One step: lines 5 to 15 of algorithm 1, with a policy for what is outside of the batch.
 
 The numbers are those of the paper's equations. Its h is our boundary value z, its update u(h, m, x) our
 `layer.update`, its V the derivative of the *sum* of the losses by z: multiplied by `scale` and divided by
 the number of labelled nodes it is that of the mean. Until then it is of the order of one, so that
-histories may be kept in half precision.
+histories may be kept in half precision. H̄ and Ĥ are `z` and `z_halo`, V̄ and V̂ are `v` and `v_halo`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,218 +19,199 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.convolution_pass import ConvolutionPass
-from lmc.estimators.linear_pass import LayerPass, LazySides, Sides
+from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.linear_pass import LinearPass
 from lmc.estimators.losses import Loss
-from lmc.estimators.vjp import Gradients, Traced
+from lmc.estimators.placement import Placement
+from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.rows import Rows
 
 
-class Outside(Protocol):
-    """What stands in for the halo, and what becomes of the batch's values; layers count from 1 to L."""
+@dataclass
+class Forward:
+    """What the way back needs of the way there.
 
-    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
-        """(halo, width) Ĥˡ behind the layer l whose pass is `at`."""
-
-    def halo_auxiliaries(self, layer: int, halo: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor | None:
-        """(halo, width) V̂ˡ, or None for zero.
-
-        `up_to_date` computes the incomplete Ṽˡ, and at l = L the derivative of the halo's own losses.
-        """
-
-    def keep_embeddings(self, layer: int, nodes: Tensor, z: Tensor) -> None:
-        """Take note of the batch's new H̄ˡ."""
-
-    def keep_auxiliaries(self, layer: int, nodes: Tensor, v: Tensor) -> None:
-        """Take note of the batch's new V̄ˡ."""
-
-    @property
-    def revisits_halo(self) -> bool:
-        """Whether `halo_auxiliaries` may ask for what is up to date; if not, the halo is forgotten early."""
-
-
-class NoHalo:
-    """An `Outside` where nothing is outside, or nothing is let in, and nothing is remembered."""
-
-    revisits_halo = False
-
-    def halo_embeddings(self, layer: int, at: LayerPass) -> Tensor:
-        """(0, width)."""
-        return at.update.value[:0]
-
-    def halo_auxiliaries(self, layer: int, halo: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor | None:
-        """Zero."""
-        return None
-
-    def keep_embeddings(self, layer: int, nodes: Tensor, z: Tensor) -> None:
-        """Nothing to remember."""
-
-    def keep_auxiliaries(self, layer: int, nodes: Tensor, v: Tensor) -> None:
-        """Nothing to remember."""
-
-
-def pass_of(layer: Layer, *given: Any) -> LayerPass:
-    """The layer at one step; see `LayerPass`."""
-    if isinstance(layer, LinearLayer):
-        return LayerPass(layer, *given)
-    assert isinstance(layer, ConvolutionLayer)
-    return ConvolutionPass(layer, *given)
-
-
-class LayerwiseStep:
-    """The forward and backward pass of one batch.
-
-    Args:
-        model: what is trained.
-        batch: where.
-        outside: what stands in for the halo.
-        loss: per node.
-        address: (seed, step) of the dropout masks.
+    Attributes:
+        encoded: (batch, width) H̄⁰; None where no layer reads it.
+        initial: (batch, any width) what every layer reads of it; None for nothing.
+        passes: the layers at this step, from the first to the last.
+        z: (batch, width) H̄ᴸ.
+        z_halo: (halo, width) Ĥᴸ; None where the halo's own losses do not count.
     """
 
-    def __init__(
-        self, model: Model, batch: Batch, outside: Outside, loss: Loss, address: tuple[int, int]
-    ) -> None:
-        self.model, self.batch, self.outside, self.loss = model, batch, outside, loss
-        self.address = address
-        self.depth = len(model.layers)
-        self.gradients = Gradients()
+    encoded: Computed | None
+    initial: Computed | None
+    passes: list[LayerPass]
+    z: Tensor
+    z_halo: Tensor | None
 
-    def run(self) -> float:
-        """The sum of the batch's losses; the parameters' derivatives of it are in `gradients` then."""
-        # Ĥ⁰ is exact: it depends on the node's own features alone.
-        z = LazySides(lambda: self.encoder.value, lambda: self.encoded(self.batch.halo, inside=False).value)
-        initial = LazySides(lambda: self.initial.value, lambda: self._initial_of(lambda: z.halo).value)
-        passes = self._forward(z, initial)
 
-        losses = self.losses(*self._seen(passes))
-        of_head = self.model.head.parameters()
-        *from_head, v = self.gradients.pull(losses, torch.ones_like(losses.value), of_head, *losses.inputs)
+@dataclass(frozen=True)
+class Step:
+    """The forward and backward pass of one batch, the one that line 4 has sampled.
 
-        at_encoded, at_initial = self._backward(passes, v, from_head)
-        if at_encoded is not None:
-            if at_initial is not None:
-                at_encoded += self.initial.pull(at_initial, *self.initial.inputs)[0]
-            self.gradients.pull(self.encoder, at_encoded, self.model.encoder.parameters())
-        return float(losses.value)
+    Attributes:
+        model: what is trained.
+        batch: where.
+        halo: what stands in for what is outside.
+        loss: per node.
+        address: (seed, step) of the dropout masks.
+        placement: type and device of the computation.
+    """
 
-    @cached_property
-    def encoder(self) -> Traced:
-        """(batch, width) z⁰."""
-        return self.encoded(self.batch.nodes)
+    model: Model
+    batch: Batch
+    halo: HaloPolicy
+    loss: Loss
+    address: tuple[int, int]
+    placement: Placement
 
-    @cached_property
-    def initial(self) -> Traced:
-        """(batch, width) what the layers read of z⁰."""
-        return self._initial_of(lambda: self.encoder.value)
+    def run(self) -> tuple[float, ParameterGradients]:
+        """The sum of the batch's losses, weighted by node, and its derivatives by parameter."""
+        gradients = ParameterGradients(self.batch.weights)
+        return self.backward(self.forward(), gradients), gradients
 
-    def _initial_of(self, encoded: Callable[[], Tensor]) -> Traced:
-        x = self.batch.graph.x
-        return Traced(self.model.initial, encoded() if self.model.reads_initial else x[:0, :0])
+    # -- lines 5 to 9 --------------------------------------------------------------------------------
 
-    def _forward(self, z: Sides | LazySides, initial: LazySides) -> list[LayerPass]:
-        """Algorithm 1, lines 6 to 9."""
-        passes = []
-        boundary = [z]  # handed over to its pass, which gives the memory back as early as it can
-        for place, layer in enumerate(self.model.layers, start=1):
-            constant = place == 1 and self._first_messages_are_features
-            given = (layer, self.batch, (*self.address, place), boundary.pop(), initial)
-            at = pass_of(*given, self.outside.revisits_halo or self.model.jumps, constant)
-            self.outside.keep_embeddings(place, self.batch.nodes, at.update.value)
-            if place < self.depth:
-                boundary.append(Sides(at.update.value, self.outside.halo_embeddings(place, at)))
+    def forward(self) -> Forward:
+        """H̄ of the batch and Ĥ of the halo, layer by layer."""
+        model, halo, depth = self.model, self.halo, len(self.model.layers)
+        constant = first_messages_are_features(model)
+        reads_halo = not constant or halo.incomplete_from is not None
+        reads_batch = reads_halo or model.layers[0].reads_own
+
+        # Line 5. Ĥ⁰ is exact: it depends on the node's own features alone.
+        encoded = self.encode(self.batch.nodes) if reads_batch else None
+        z = None if encoded is None else encoded.value
+        z_halo = self.encode(self.batch.halo, inside=False).value if reads_halo else None
+        initial = Computed(model.initial, z) if model.reads_initial and z is not None else None
+        of_input = self._nothing() if initial is None else initial.value
+        of_halo_input = self._nothing()
+        if model.reads_initial and z_halo is not None and (halo.incomplete_from or halo.revisits):
+            of_halo_input = model.initial(z_halo)
+        keep_halo = halo.revisits or (model.jumps and halo.reads_losses)
+
+        passes: list[LayerPass] = []
+        for place, layer in enumerate(model.layers, start=1):  # line 6
+            given = (self.batch, (*self.address, place), of_input, of_halo_input, keep_halo)
+            at = pass_of(layer, *given, constant=constant and place == 1)
+            at.send(z, z_halo)
+            del z, z_halo  # the memory of the halo, before anything is received
+            z, z_halo = at.receive(), None  # line 7: eq. (8)
+            if place < depth or halo.reads_losses:  # line 8: eqs. (10) and (9)
+                incomplete = at.receive_halo(halo.incomplete_from) if halo.incomplete_from else None
+                z_halo = halo.embeddings(place, z, incomplete)
+            halo.keep_embeddings(place, z, z_halo)
             at.end_forward()
             passes.append(at)
-        return passes
+        assert z is not None
+        return Forward(encoded, initial, passes, z, z_halo)
 
-    @property
-    def _first_messages_are_features(self) -> bool:
-        return self.model.encoder.is_identity and self.model.layers[0].message.is_identity
-
-    def _seen(self, passes: Sequence[LayerPass]) -> list[Tensor]:
-        """What the head reads of the batch: with `jumps`, the messages into every layer but the first."""
-        messages = [at.message.value for at in passes[1:]] if self.model.jumps else []
-        return [*messages, passes[-1].update.value]
-
-    def _backward(
-        self, passes: list[LayerPass], v_batch: Tensor, from_head: list[Tensor]
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Algorithm 1, lines 10 to 15: V̄⁰, and the derivative at what layers read of the input.
-
-        V̄⁰ is None where nothing before the first layer is trained. `from_head` are the derivatives that
-        reach the messages directly.
-        """
-        at_losses = HaloLosses(self, passes)
-        v = Sides(v_batch, self._halo_auxiliaries(self.depth, v_batch, lambda: at_losses.pulled[-1]))
-        first = self.model.layers[0]
-        below = [*self.model.encoder.parameters(), *first.message.parameters()]
-        trains_below = any(p.requires_grad for p in below)
-        at_initial = None
-        for place in range(self.depth, 0, -1):
-            at = passes.pop()
-            if place == 1 and not trains_below:
-                at.collect(v, self.gradients)
-                return None, None
-            direct = from_head.pop() if from_head and place > 1 else None
-            before, from_layer = at.pull(v, self.gradients, direct)
-            if from_layer is not None:
-                at_initial = from_layer if at_initial is None else at_initial + from_layer
-            if place > 1:
-                self.outside.keep_auxiliaries(place - 1, self.batch.nodes, before)
-                halo = before[:0]
-                # The first layer is pulled through, halo and all, only where something before it is trained.
-                if place > 2 or trains_below:
-                    up_to_date = partial(self._pull_halo, at, v, at_losses, place)
-                    halo = self._halo_auxiliaries(place - 1, before, up_to_date)
-                v = Sides(before, halo)
-        return before, at_initial
-
-    def _pull_halo(self, at: LayerPass, v: Sides, at_losses: HaloLosses, place: int) -> Tensor:
-        return at.pull_halo(v, at_losses.pulled[place - 2] if self.model.jumps else None)
-
-    def _halo_auxiliaries(self, layer: int, like: Tensor, up_to_date: Callable[[], Tensor]) -> Tensor:
-        found = self.outside.halo_auxiliaries(layer, self.batch.halo, up_to_date)
-        return like.new_zeros(self.batch.num_halo, like.shape[1]) if found is None else found
-
-    def encoded(self, nodes: Tensor, inside: bool = True) -> Traced:
+    def encode(self, nodes: Tensor, inside: bool = True) -> Computed:
         """(nodes, width) z⁰."""
         rows = Rows(nodes, (*self.address, 0), inside)
-        return Traced(lambda x: self.model.encoder(x, rows), self.batch.graph.x.index_select(0, nodes))
+        x = self.placement.take(self.batch.graph.x, nodes)
+        return Computed(lambda x: self.model.encoder(x, rows), x)
 
-    def losses(self, *seen: Tensor, inside: bool = True) -> Traced:
-        """The sum of the losses of the labelled nodes, from what the head sees of the batch or the halo."""
+    def _nothing(self) -> Tensor:
+        return self.batch.graph.x[:0, :0]
+
+    # -- lines 10 to 15 ------------------------------------------------------------------------------
+
+    def backward(self, forward: Forward, gradients: ParameterGradients) -> float:
+        """V̄ of the batch and V̂ of the halo, layer by layer; gives the weighted sum of the batch's losses."""
+        model, halo, passes = self.model, self.halo, forward.passes
+        loss, from_head, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
+        from_halo_losses = self._halo_losses(forward) if halo.reads_losses else []
+        v_halo = self._auxiliaries(len(passes), v, lambda: from_halo_losses[-1])
+        before_first = [*model.encoder.parameters(), *model.layers[0].message.parameters()]
+        trains_before_first = any(p.requires_grad for p in before_first)
+        at_initial: Tensor | None = None
+
+        for place in range(len(passes) - 1, 0, -1):  # line 11
+            at = passes.pop()
+            direct = from_head.pop() if model.jumps else None
+            before, from_layer = at.backward(v, v_halo, gradients, direct)  # line 12: eqs. (11) and (7)
+            at_initial = add(at_initial, from_layer)
+            direct_halo = from_halo_losses[place - 1] if model.jumps and halo.reads_losses else None
+            incomplete = partial(at.backward_halo, v, v_halo, direct_halo)
+            before = add(before, halo.back_to_batch(place, incomplete))
+            halo.keep_auxiliaries(place, before)
+            # The halo is read in the first layer only where something before that is trained.
+            is_read = place > 1 or trains_before_first
+            v_halo = self._auxiliaries(place, before, incomplete) if is_read else before[:0]  # line 13
+            v = before
+
+        first = passes.pop()
+        if not trains_before_first:
+            first.collect(v, gradients)  # line 15: eq. (7)
+            return loss
+        at_encoded, from_layer = first.backward(v, v_halo, gradients)
+        at_initial = add(at_initial, from_layer)
+        assert forward.encoded is not None
+        if forward.initial is not None and at_initial is not None:
+            at_encoded = at_encoded + forward.initial.vjp(at_initial, *forward.initial.inputs)[0]
+        gradients.vjp(forward.encoded, at_encoded, model.encoder.parameters())
+        return loss
+
+    def _auxiliaries(self, layer: int, v: Tensor, incomplete: Callable[[], Tensor]) -> Tensor:
+        """(halo, width) V̂ˡ: eqs. (12) and (13)."""
+        found = self.halo.auxiliaries(layer, incomplete)
+        return v.new_zeros(self.batch.num_halo, v.shape[1]) if found is None else found
+
+    def _batch_losses(
+        self, forward: Forward, gradients: ParameterGradients
+    ) -> tuple[float, list[Tensor], Tensor]:
+        """The weighted sum of the batch's losses; their derivatives at messages that the head reads; V̄ᴸ."""
+        messages = [at.message.value for at in forward.passes[1:] if at.message] if self.model.jumps else []
+        losses = self.losses(*messages, forward.z)
+        ones = torch.ones_like(losses.value)
+        *from_head, v = gradients.vjp(losses, ones, self.model.head.parameters(), *losses.inputs)
+        weights, labelled = self.batch.weights, self.batch.train_mask[: self.batch.num_nodes]
+        weighted = losses.value if weights is None else weights * losses.value
+        return float(weighted[labelled].sum()), from_head, v
+
+    def _halo_losses(self, forward: Forward) -> list[Tensor]:
+        """(halo, width) each: derivatives of the halo's own losses at what the head reads, and V̂ᴸ."""
+        messages = [at.sent_by_halo for at in forward.passes[1:]] if self.model.jumps else []
+        losses = self.losses(*messages, forward.z_halo, inside=False)
+        return losses.vjp(torch.ones_like(losses.value), *losses.inputs)
+
+    def losses(self, *seen: Any, inside: bool = True) -> Computed:
+        """(rows,) the losses of batch or halo rows, 0 where there is no label to learn from.
+
+        Args:
+            seen: (rows, width) each, what the head reads: messages, if it jumps to them, and zᴸ.
+            inside: whether the rows are those of the batch.
+        """
         split = self.batch.num_nodes
         part = slice(None, split) if inside else slice(split, None)
         labelled, y = self.batch.train_mask[part], self.batch.y[part]
-        rows = Rows(self.batch.members[part], (*self.address, self.depth + 1), inside)
+        rows = Rows(self.batch.members[part], (*self.address, len(self.model.layers) + 1), inside)
 
-        def total(*seen: Tensor) -> Tensor:
+        def each(*seen: Tensor) -> Tensor:
             prediction = self.model.read(seen, rows)[labelled]
-            each = self.loss(prediction, y[labelled])
-            if each.shape != (len(prediction),):
-                found = f"shape {tuple(each.shape)} for {len(prediction)} rows"
-                raise ArgumentError(f"loss: gives {found}; must be one number per row")
-            return each.sum()
+            found = self.loss(prediction, y[labelled])
+            if found.shape != (len(prediction),):
+                shapes = f"shape {tuple(found.shape)} for {len(prediction)} rows"
+                raise ArgumentError(f"loss: gives {shapes}; must be one number per row")
+            return found.new_zeros(len(labelled)).masked_scatter(labelled, found)
 
-        return Traced(total, *seen)
+        return Computed(each, *seen)
 
 
-class HaloLosses:
-    """The derivatives of the halo's own losses, at its halo values.
+def first_messages_are_features(model: Model) -> bool:
+    """Whether the first layer adds up the features themselves, which is done once for all steps."""
+    first = model.layers[0]
+    return isinstance(first, LinearLayer) and model.encoder.is_identity and first.message.is_identity
 
-    Args:
-        step: where.
-        passes: its layers.
-    """
 
-    def __init__(self, step: LayerwiseStep, passes: Sequence[LayerPass]) -> None:
-        self._step, self._passes = step, list(passes) if step.model.jumps else passes[-1:]
-
-    @cached_property
-    def pulled(self) -> list[Tensor]:
-        """(halo, width) each, at what the head sees: with `jumps` messages, and zᴸ as the last."""
-        step, last = self._step, self._passes[-1]
-        messages = [at.halo_message.value for at in self._passes[1:]]
-        losses = step.losses(*messages, step.outside.halo_embeddings(step.depth, last), inside=False)
-        return losses.pull(torch.ones_like(losses.value), *losses.inputs)
+def pass_of(layer: Layer, *given: Any, constant: bool = False) -> LayerPass:
+    """The layer at one step; see `LayerPass` and `LinearPass`."""
+    if isinstance(layer, LinearLayer):
+        return LinearPass(layer, *given, constant=constant)
+    assert isinstance(layer, ConvolutionLayer)
+    return ConvolutionPass(layer, *given)

@@ -1,21 +1,26 @@
-"""Node-wise functions with the way back of their derivatives."""
+"""Functions at given inputs, with the way back of their derivatives: vector-Jacobian products."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import overload
 
 import torch
 from torch import Tensor, nn
 
 
-class Traced:
+class Computed:
     """A function at given inputs: its value, and vector-Jacobian products on demand.
 
-    What is asked of `pull` is all that is computed, so rows whose parameters are not asked for leave no
-    trace in a parameter.
+    Only what is asked for is computed, so rows whose parameters are not asked for leave no trace in a
+    parameter.
 
-    >>> square = Traced(lambda x: x**2, torch.tensor([3.0]))
-    >>> square.value.tolist(), square.pull(torch.tensor([1.0]), *square.inputs)[0].tolist()
+    Attributes:
+        value: what the function gives, without a graph.
+        inputs: what it was given, to be asked for in `vjp`.
+
+    >>> square = Computed(lambda x: x**2, torch.tensor([3.0]))
+    >>> square.value.tolist(), square.vjp(torch.tensor([1.0]), *square.inputs)[0].tolist()
     ([9.0], [6.0])
     """
 
@@ -25,43 +30,61 @@ class Traced:
             self._output = function(*self.inputs)
         self.value = self._output.detach()
 
-    def forget_inputs(self) -> None:
-        """Keep the value alone: nothing can be pulled any more."""
-        del self.inputs, self._output
-
-    def pull(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
+    def vjp(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
         """The derivative at the output, carried back to each of `wanted`; None where nothing arrives."""
         return list(
             torch.autograd.grad(self._output, wanted, derivative, retain_graph=True, allow_unused=True)
         )
 
 
-class Gradients:
-    """Sums of derivatives by parameter."""
+class ParameterGradients:
+    """Sums of derivatives over batch rows, by parameter: equations (6) and (7).
 
-    def __init__(self) -> None:
+    Args:
+        weights: (batch,) how much each batch row counts, or None where all count the same.
+        wanted: whether parameters are asked for at all; some passes are after values only.
+    """
+
+    def __init__(self, weights: Tensor | None = None, wanted: bool = True) -> None:
         self.of: dict[nn.Parameter, Tensor] = {}
+        self._weights, self._wanted = weights, wanted
 
-    def pull(
-        self, traced: Traced, derivative: Tensor, parameters: Iterable[nn.Parameter], *wanted: Tensor
+    def vjp(
+        self, computed: Computed, derivative: Tensor, parameters: Iterable[nn.Parameter], *wanted: Tensor
     ) -> list[Tensor]:
-        """`traced.pull`, which on its way adds to each parameter what the derivative gives to it."""
-        trained = self._trained(parameters)
+        """`computed.vjp`, which on its way adds to each parameter what the derivative gives to it.
+
+        Args:
+            computed: a function of batch rows, row by row.
+            derivative: (batch, ...) at its output.
+            parameters: those that it reads.
+            wanted: inputs whose derivatives are given back.
+        """
+        trained = [p for p in parameters if p.requires_grad] if self._wanted else []
         if not trained and not wanted:
             return []
-        found = traced.pull(derivative, *wanted, *trained)
+        if self._weights is None:
+            found = computed.vjp(derivative, *wanted, *trained)
+        else:  # derivatives travel on without the weights: those are of the sum over rows alone
+            found = computed.vjp(derivative, *wanted) if wanted else []
+            weights = self._weights.reshape(-1, *[1] * (derivative.ndim - 1))
+            found += computed.vjp(weights * derivative, *trained) if trained else []
         for parameter, gradient in zip(trained, found[len(wanted) :], strict=True):
             if gradient is not None:
                 known = self.of.get(parameter)
                 self.of[parameter] = gradient if known is None else known + gradient
         return found[: len(wanted)]
 
-    def _trained(self, parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-        return [p for p in parameters if p.requires_grad]
+
+@overload
+def add(one: Tensor, /, *others: Tensor | None) -> Tensor: ...
 
 
-class NoGradients(Gradients):
-    """For passes that are after values only."""
+@overload
+def add(one: None, /, *others: Tensor | None) -> Tensor | None: ...
 
-    def _trained(self, parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-        return []
+
+def add(one: Tensor | None, /, *others: Tensor | None) -> Tensor | None:
+    """The sum of those that are there; None where none is."""
+    there = [each for each in (one, *others) if each is not None]
+    return sum(there[1:], start=there[0]) if there else None

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.batch import Batch, Edges
-from lmc.nn.model import Layer, NodeWise
-from lmc.nn.module_context import as_rows
+from lmc.nn.model import Layer
+from lmc.nn.module_context import running_on
+from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
@@ -39,18 +40,19 @@ class ConvolutionLayer(Layer):
         # Where a convolution says how wide they are, and says None, it does not want them.
         self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
 
-    def prepare(self, batch: Batch) -> None:
-        """Build the list of messages."""
+    def prepare(self, batch: Batch, halo: bool) -> None:
+        """Build the lists of messages."""
         _ = batch.edges
+        if halo:
+            _ = batch.halo_edges
 
-    def receive(self, edges: Edges, own: Tensor, others: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+    def receive(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         """(targets, out) what the targets make of their messages.
 
         Args:
             edges: sources are the targets themselves, in their order, and then the others.
             own: (targets, in) messages of the targets.
             others: (others, in) messages of the others.
-            initial: (targets, any width) not read.
             rows: the targets.
         """
         given: dict[str, Tensor] = {}
@@ -60,7 +62,7 @@ class ConvolutionLayer(Layer):
             given["edge_weight"] = edges.weight
         if self.takes_attr and edges.attr is not None:
             given["edge_attr"] = edges.attr
-        with as_rows(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
+        with running_on(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
             return self.call(torch.cat([own, others]), own, edges.ends, given)
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:
@@ -71,14 +73,14 @@ class ConvolutionLayer(Layer):
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary behind, of consecutive nodes; differentiable."""
         batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
-        return self.receive(batch.edges, message[part], message[batch.halo], initial[part], rows)
+        return self.receive(batch.edges, message[part], message[batch.halo], rows)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""
         attr = None if graph.edge_attr is None else message.new_ones(1, graph.edge_attr.shape[1])
         edges = Edges(torch.zeros(2, 1, dtype=torch.long), None, attr)
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
-        return self.receive(edges, message, message[:0], initial, rows)
+        return self.receive(edges, message, message[:0], rows)
 
 
 class PNALayer(ConvolutionLayer):

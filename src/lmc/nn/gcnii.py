@@ -8,8 +8,10 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.errors import ArgumentError
-from lmc.nn.model import MOST_LAYERS, Layer, LinearLayer, Model, NodeWise
-from lmc.nn.parts import Activation, Chain, Dropout, Linear, NormKind
+from lmc.nn.activation import Activation, NormKind
+from lmc.nn.dropout import Dropout
+from lmc.nn.model import MOST_LAYERS, Layer, LinearLayer, Model
+from lmc.nn.node_wise import Chain, Linear, NodeWise
 
 
 class GCNIILayer(LinearLayer):

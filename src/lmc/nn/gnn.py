@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from lmc.errors import ArgumentError
+from lmc.nn.activation import Activation
 from lmc.nn.convolution import ConvolutionLayer, PNALayer
+from lmc.nn.dropout import Dropout
 from lmc.nn.linear_convolutions import (
     GCN2ConvLayer,
     GCNConvLayer,
@@ -19,10 +21,10 @@ from lmc.nn.linear_convolutions import (
     SAGEConvLayer,
     UnitLength,
 )
-from lmc.nn.locality import input_width, try_on_ten_nodes
-from lmc.nn.model import Identity, Layer, Model, NodeWise
-from lmc.nn.module_context import as_rows
-from lmc.nn.parts import Activation, Chain, Dropout, Foreign
+from lmc.nn.locality import check_locality, input_width
+from lmc.nn.model import Layer, Model
+from lmc.nn.module_context import running_on
+from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class GNN(Model):
             if isinstance(parameter, UninitializedParameter):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
         width = in_features or input_width(self)
-        self._tried = width is not None and try_on_ten_nodes(self, width)
+        self._tried = width is not None and check_locality(self, width)
 
     def follow(self, model: nn.Module) -> None:
         """Have a model that the modules come from be in the same mode."""
@@ -105,7 +107,7 @@ class GNN(Model):
 
     def widths(self, graph: Graph) -> list[int]:
         """The widths of every boundary and of a prediction; a module that cannot work is refused."""
-        self._tried = self._tried or try_on_ten_nodes(self, graph.num_features, graph)
+        self._tried = self._tried or check_locality(self, graph.num_features, graph)
         return super().widths(graph)
 
 
@@ -122,7 +124,7 @@ class JumpHead(nn.Module):
         """(rows, out) from the messages into every layer but the first, and the last boundary."""
         *messages, boundary = seen
         last = self.last(boundary, rows.within(0))
-        with as_rows(self.jump, rows.within(1), len(last)):
+        with running_on(self.jump, rows.within(1), len(last)):
             joined = self.jump([*messages, last])
         out: Tensor = self.head(joined, rows.within(2))
         return out
@@ -164,7 +166,7 @@ def node_wise(modules: Sequence[nn.Module]) -> NodeWise:
             rest = rest[1:] if dropout else rest
         else:
             module = rest.pop(0)
-            parts.append(Dropout(module) if isinstance(module, nn.Dropout) else Foreign(module))
+            parts.append(Dropout(module) if isinstance(module, nn.Dropout) else NodeWiseModule(module))
     if not parts:
         return Identity()
     return parts[0] if len(parts) == 1 else Chain(*parts)

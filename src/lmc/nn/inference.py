@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.data.graph import Graph
-from lmc.nn.model import Model, NodeWise, check_model
-from lmc.nn.module_context import paused
+from lmc.nn.model import Model, check_model
+from lmc.nn.module_context import evaluation_mode
+from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
 
@@ -77,4 +78,4 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     """Evaluation mode in this context; every module is as it was behind it."""
-    return paused(model, lambda module: True)
+    return evaluation_mode(model, lambda module: True)

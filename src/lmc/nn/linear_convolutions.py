@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from lmc.data.normalization import Norm
-from lmc.nn.model import LinearLayer, NodeWise
+from lmc.nn.model import LinearLayer
+from lmc.nn.node_wise import NodeWise
 
 
 class _Normalized(LinearLayer):

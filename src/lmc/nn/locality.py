@@ -1,4 +1,4 @@
-"""A trial on ten nodes: whether the modules of a model can work on batches at all."""
+"""Whether each row that a module gives depends on its own messages alone: tried on ten nodes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.linear_convolutions import GINConvLayer
-from lmc.nn.module_context import paused
-from lmc.nn.parts import Chain, Foreign
+from lmc.nn.module_context import evaluation_mode
+from lmc.nn.node_wise import Chain, NodeWiseModule
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
     from lmc.nn.gnn import GNN
-    from lmc.nn.model import NodeWise
+    from lmc.nn.node_wise import NodeWise
 
 NODES, HALF = 10, 5
 NO_FORM = "has no bipartite form, conv((x_source, x_target), edge_index)"
@@ -56,7 +56,7 @@ def input_width(model: GNN) -> int | None:
     return None
 
 
-def try_on_ten_nodes(model: GNN, width: int, graph: Graph | None = None) -> bool:
+def check_locality(model: GNN, width: int, graph: Graph | None = None) -> bool:
     """Raise ArgumentError for the first module that mixes nodes, or has no bipartite form.
 
     Args:
@@ -79,7 +79,7 @@ def try_on_ten_nodes(model: GNN, width: int, graph: Graph | None = None) -> bool
         x = graph.x[torch.arange(NODES) % graph.num_nodes].to(example)
         attr = graph.edge_attr
     try:
-        with paused(model, lambda module: True), torch.no_grad():
+        with evaluation_mode(model, lambda module: True), torch.no_grad():
             _try(model, x, attr, draw, real=graph is not None)
     except UndecidedError:
         return False
@@ -101,7 +101,7 @@ def _try(model: GNN, x: Tensor, edge_attr: Tensor | None, draw: Any, real: bool)
         known = isinstance(columns, int)
         attr = draw(ENDS.shape[1], columns) if known else None
         try:
-            z = _bipartite(layer, message, Edges(ENDS, None, attr), initial, title)
+            z = _bipartite(layer, message, Edges(ENDS, None, attr), title)
         except ArgumentError:
             if known or not layer.takes_attr:
                 raise
@@ -120,7 +120,7 @@ def _node_wise(function: NodeWise, z: Tensor, where: str, real: bool) -> Tensor:
         for part in function.parts:
             z = _node_wise(part, z, where, real)  # type: ignore[arg-type]
         return z
-    shown = function.module if isinstance(function, Foreign) else function
+    shown = function.module if isinstance(function, NodeWiseModule) else function
     title = f"{where}: {type(shown).__name__}"
     try:
         whole, half = (_called(title, function, z[:rows], _rows(rows)) for rows in (NODES, HALF))
@@ -139,12 +139,12 @@ def _compare(title: str, whole: Tensor, half: Tensor) -> None:
         raise ArgumentError(f"{title} mixes nodes: a row changes with the other rows")
 
 
-def _bipartite(layer: ConvolutionLayer, message: Tensor, edges: Edges, initial: Tensor, title: str) -> Tensor:
+def _bipartite(layer: ConvolutionLayer, message: Tensor, edges: Edges, title: str) -> Tensor:
     """The value for all nodes; the first half alone, as targets of all sources, must be the same."""
-    given = (edges, message, message[:0], initial, _rows(NODES))
+    given = (edges, message, message[:0], _rows(NODES))
     whole = _called(f"{title}: {NO_FORM}", layer.receive, *given)
     to_half = edges.where(edges.ends[1] < HALF)
-    halves = (to_half, message[:HALF], message[HALF:], initial[:HALF], _rows(HALF))
+    halves = (to_half, message[:HALF], message[HALF:], _rows(HALF))
     half = _called(f"{title}: {NO_FORM}", layer.receive, *halves)
     if len(whole) != NODES or len(half) != HALF:
         raise ArgumentError(f"{title}: gives {len(half)} rows for {HALF} targets; must be one each")

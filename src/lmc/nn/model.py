@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from lmc.data.normalization import Norm, normalize
 from lmc.errors import ArgumentError
 from lmc.files import one_line
+from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
@@ -33,29 +34,6 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 1000
 """More are a mistake, or a file that wants to take all memory there is."""
-
-
-class NodeWise(nn.Module, ABC):
-    """A function of each node's own vector, which knows the nodes behind its rows."""
-
-    @abstractmethod
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, in) to (rows, out)."""
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether, as it is now, it gives back what it takes."""
-        return False
-
-
-class Identity(NodeWise):
-    """An encoder or a head that is not there."""
-
-    is_identity = True
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, width), unchanged."""
-        return z
 
 
 class Layer(nn.Module, ABC):
@@ -68,8 +46,8 @@ class Layer(nn.Module, ABC):
     message: NodeWise
 
     @abstractmethod
-    def prepare(self, batch: Batch) -> None:
-        """Build what the layer will read of a batch, ahead of its step."""
+    def prepare(self, batch: Batch, halo: bool) -> None:
+        """Build what the layer will read of a batch, and with `halo` of its halo rows, ahead of its step."""
 
     @abstractmethod
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
@@ -99,9 +77,13 @@ class LinearLayer(Layer):
     aggregation: Norm = "gcn"
     reads_own: bool = True
 
-    def prepare(self, batch: Batch) -> None:
-        """Build the block of its aggregation."""
+    def prepare(self, batch: Batch, halo: bool) -> None:
+        """Build the blocks of its aggregation, for both directions."""
         batch.block(self.aggregation)
+        batch.transposed_block(self.aggregation)
+        if halo:
+            batch.halo_block(self.aggregation)
+            batch.transposed_halo_block(self.aggregation)
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary behind, of consecutive nodes; differentiable."""
@@ -154,10 +136,10 @@ class Model(nn.Module):
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""
         return encoded[:, :0]
 
-    def prepare(self, batch: Batch) -> None:
-        """Build what the layers will read of a batch, ahead of its step."""
+    def prepare(self, batch: Batch, halo: bool) -> None:
+        """Build what the layers will read of a batch, and with `halo` of its halo rows, ahead of its step."""
         for layer in self.layers:
-            layer.prepare(batch)
+            layer.prepare(batch, halo)
 
     def widths(self, graph: Graph) -> list[int]:
         """The widths of every boundary and of a prediction, found by sending one node through alone.
@@ -220,3 +202,20 @@ def check_model(model: object) -> None:
     if not isinstance(model, Model):
         hint = "such as lmc.GCN; lmc.from_pyg(model) makes one of a model of PyG"
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
+
+
+def boundary_widths(model: Model, graph: Graph) -> list[int]:
+    """The width of every boundary; ArgumentError where the model is not one for this graph."""
+    check_model(model)
+    _check_parameters(model)
+    *widths, out = model.widths(graph)
+    if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
+        raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
+    return widths
+
+
+def _check_parameters(model: Model) -> None:
+    known = {p for part in (model.encoder, model.layers, model.head) for p in part.parameters()}
+    for name, parameter in model.named_parameters():
+        if parameter not in known:
+            raise ArgumentError(f"model: parameter {name!r} is in neither encoder, layers nor head")

@@ -1,4 +1,4 @@
-"""Modules that stand still for a while, and randomness of theirs that is addressed."""
+"""Contexts in which modules of anybody's making behave as ours do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lmc.nn.rows import Rows
 
 
 @contextmanager
-def paused(model: nn.Module, which: Callable[[nn.Module], bool]) -> Iterator[None]:
+def evaluation_mode(model: nn.Module, which: Callable[[nn.Module], bool]) -> Iterator[None]:
     """In this context the modules for which `which` holds are in evaluation mode, without their children."""
     training = [module for module in model.modules() if module.training and which(module)]
     for module in training:
@@ -39,14 +39,14 @@ def drops(module: nn.Module) -> bool:
 
 
 @contextmanager
-def as_rows(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
+def running_on(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
     """In this context a module of anybody's making treats rows as ours do; `count` of them, or of edges.
 
     - Batch norms take their statistics from batch rows; halo rows, or a single row, get the running ones.
     - Random numbers depend on the address of the rows, not on what was drawn before.
     """
     own = rows.inside and count > 1
-    with paused(module, lambda part: not own and takes_statistics(part)), _seeded(module, rows):
+    with evaluation_mode(module, lambda part: not own and takes_statistics(part)), _seeded(module, rows):
         yield
 
 

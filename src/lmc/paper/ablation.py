@@ -39,7 +39,11 @@ def ablation(scale: Scale) -> Outcome:
         figure = Figure(figsize=(11, 4.2), layout="constrained")
         rows: list[list[Value]] = []
         for axes, (scene, (size, lr, options)) in zip(figure.subplots(1, 2), SCENES.items(), strict=True):
-            methods = {"C_f & C_b": options, "C_f": options | {"backward": False}, "GAS": METHODS["GAS"]}
+            methods = {
+                "C_f & C_b": options,
+                "C_f": options | {"compensate_backward": False},
+                "GAS": METHODS["GAS"],
+            }
             found, best = {}, {}
             for method in shown(methods, f"ablation, {scene} batches of {name}"):
                 run = with_method(settings, methods[method])

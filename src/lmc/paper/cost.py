@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from lmc.batching.partition import partition
-from lmc.batching.samplers import reserved_messages
+from lmc.batching.reserved import reserved_messages
 from lmc.bench.run import peaks_of, seconds_of
 from lmc.paper import numbers
 from lmc.paper.outcome import Outcome, Spread, Table, Value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 
-from lmc.batching.samplers import batches
 from lmc.estimators.gradient_error import GradientErrors, gradient_error
 from lmc.paper.outcome import Outcome, Table, Value
 from lmc.paper.setup import (
@@ -34,10 +33,7 @@ class Errors(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """With whatever histories the estimator has now."""
-        assert training.clusters is not None
-        ahead = batches(
-            training.graph, training.clusters, training.parts_per_batch, training.seed, record.epoch
-        )
+        ahead = training.sampler.epoch(record.epoch)
         self.measured.append(gradient_error(training.graph, training.model, training.estimator, ahead))
 
 

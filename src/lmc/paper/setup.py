@@ -21,23 +21,22 @@ from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
 from lmc.paper.outcome import Spread
+from lmc.runs import registry
 from lmc.runs.config import Config, merged
 from lmc.runs.presets import PRESETS
 from lmc.training.callbacks import Callback
-from lmc.training.loop import Training
+from lmc.training.loop import prepare_training
+from lmc.training.options import TrainingOptions
 from lmc.training.records import Result
 
 Tree = dict[str, dict[str, Any]]
 Item = TypeVar("Item")
 
+# As the paper's tables write their names.
 METHODS: dict[str, dict[str, Any]] = {
-    "GD": {"name": "gd"},
-    "CLUSTER": {"name": "cluster"},
-    "GAS": {"name": "gas"},
-    "FM": {"name": "fm"},
-    "LMC": {"name": "lmc"},
+    method.in_paper: {"name": name} for name, method in registry.METHODS.items() if method.in_paper
 }
-MODELS = {"GCN": "gcn", "GCNII": "gcnii"}
+MODELS = {kind.title: name for name, kind in registry.MODELS.items()}
 LARGE = ("arxiv", "flickr", "reddit", "ppi")
 
 # What the paper found best (appendix E.4): trust the up-to-date values where a batch is large.
@@ -118,7 +117,8 @@ def trained(
     """One run from beginning to end; nothing of it is kept on disk."""
     config = Config.of(merged(settings, {"training": {"seed": seed, **training}}))
     model = config.build_model(graph.num_features, graph.num_classes)
-    result = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training).run()
+    options = TrainingOptions(**config.training)
+    result = prepare_training(graph, model, config.build_estimator(), options, callbacks).run()
     reached = "" if result.best is None else f": val {result.best.val:.4f} in epoch {result.best.epoch}"
     told = " ".join(f"{name} {value}" for name, value in training.items())
     console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False, soft_wrap=True)
@@ -145,14 +145,13 @@ def curves_of(found: Mapping[str, Sequence[Result]]) -> dict[str, list[list[floa
 def job_of(settings: Tree, data: str, root: str | None) -> Job:
     """The epochs of a run, for a process of its own: see `bench`."""
     config = Config.of(settings)
-    batches = config.training
+    options = TrainingOptions(**config.training)
     make = partial(
         rows.own,
         estimator=config.build_estimator(),
-        parts=batches["parts"],
-        parts_per_batch=batches["parts_per_batch"] if config.build_estimator().needs_parts else None,
+        batches=options.batches,
         make_model=partial(_model, settings),
-        lr=batches["lr"],
+        lr=options.lr,
     )
     return make, partial(lmc.load, data, root)
 

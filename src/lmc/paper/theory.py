@@ -136,11 +136,10 @@ def _trained(
     biases, norms = [], []
     for epoch in range(epochs):
         batches = list(lmc.batches(graph, clusters, PER_BATCH, epoch=epoch, fixed=True))
-        for batch in batches if estimator.needs_parts else [estimator.whole] * len(batches):
+        for batch in batches:
             optimizer.zero_grad()
             estimator.backward(batch)
             optimizer.step()
-        if estimator.needs_parts:
-            biases.append(lmc.gradient_error(graph, model, estimator, batches).bias["total"])
+        biases.append(lmc.gradient_error(graph, model, estimator, batches).bias["total"])
         norms.append(float(_full(graph, model).norm()))
     return biases, norms

@@ -17,18 +17,11 @@ from lmc import checks
 from lmc.data.datasets import load
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
-from lmc.estimators.backward_sgd import BackwardSGD
-from lmc.estimators.cluster_gcn import ClusterGCN
 from lmc.estimators.estimator import Estimator
-from lmc.estimators.full_batch import FullBatch
-from lmc.estimators.gas import GAS
-from lmc.estimators.graphfm import GraphFM
-from lmc.estimators.lmc import LMC
 from lmc.files import one_line, read_text_bytes
-from lmc.nn.gcn import GCN
-from lmc.nn.gcnii import GCNII
 from lmc.nn.model import Model
-from lmc.training.loop import Training
+from lmc.runs.registry import METHODS, MODELS
+from lmc.training.options import TrainingOptions
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,15 +31,6 @@ else:
 Settings = dict[str, Any]
 """The entries of one section."""
 
-MODELS: dict[str, Callable[..., Model]] = {"gcn": GCN, "gcnii": GCNII}
-METHODS: dict[str, Callable[..., Estimator]] = {
-    "gd": FullBatch,
-    "cluster": ClusterGCN,
-    "gas": GAS,
-    "fm": GraphFM,
-    "lmc": LMC,
-    "backward-sgd": BackwardSGD,
-}
 SECTIONS = ("data", "model", "method", "training")
 # What is taken where nothing is said.
 DEFAULTS: dict[str, Settings] = {
@@ -57,7 +41,7 @@ DEFAULTS: dict[str, Settings] = {
 }
 # What a file cannot say: objects, and what the model takes from the graph.
 _FROM_GRAPH = ("self", "in_features", "out_features")
-_OBJECTS = ("self", "graph", "model", "estimator", "loss", "callbacks")
+_OBJECTS = ("self", "loss")
 
 
 @dataclass(frozen=True)
@@ -111,9 +95,9 @@ class Config:
         width = {"hidden": DEFAULTS["model"]["hidden"]}
         return Config(
             self.data,
-            {"name": model} | width | _defaults(MODELS[model]) | self.model,
-            {"name": method} | _defaults(METHODS[method]) | self.method,
-            _defaults(Training) | self.training,
+            {"name": model} | width | _defaults(MODELS[model].load()) | self.model,
+            {"name": method} | _defaults(METHODS[method].load()) | self.method,
+            _defaults(TrainingOptions) | self.training,
         )
 
     def check(self) -> None:
@@ -121,9 +105,9 @@ class Config:
         if not isinstance(self.data["name"], str):
             raise ArgumentError(f"data.name={self.data['name']!r}: must be a text")
         _check_section("data", self.data, load, ("name_or_path",))
-        _check_section("model", self.model, _named(MODELS, "model", self.model), _FROM_GRAPH)
-        _check_section("method", self.method, _named(METHODS, "method", self.method), ("self",))
-        _check_section("training", self.training, Training, _OBJECTS)
+        _check_section("model", self.model, _named(MODELS, "model", self.model).load(), _FROM_GRAPH)
+        _check_section("method", self.method, _named(METHODS, "method", self.method).load(), ("self",))
+        _check_section("training", self.training, TrainingOptions, _OBJECTS)
 
     # -- what it stands for ------------------------------------------------------------------------
 
@@ -135,7 +119,7 @@ class Config:
         """The model, with weights drawn from the run's seed."""
         torch.manual_seed(checks.whole_number("seed", self.training.get("seed", 0), 0))
         options = dict(self.model)
-        kind = MODELS[options.pop("name")]
+        kind = MODELS[options.pop("name")].load()
         hidden = options.pop("hidden")
         try:
             return kind(in_features, hidden, out_features, **options)
@@ -146,7 +130,7 @@ class Config:
     def build_estimator(self) -> Estimator:
         """The estimator."""
         options = {key: value for key, value in self.method.items() if key != "name"}
-        return METHODS[self.method["name"]](**options)
+        return METHODS[self.method["name"]].load()(**options)
 
     def to_toml(self) -> str:
         """As a TOML file; what is None is left out."""
@@ -186,7 +170,7 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
 
 def _common(model: Settings) -> Settings:
     """What every kind of model understands."""
-    shared = set.intersection(*(set(inspect.signature(kind).parameters) for kind in MODELS.values()))
+    shared = set.intersection(*(set(inspect.signature(kind.load()).parameters) for kind in MODELS.values()))
     return {key: value for key, value in model.items() if key in shared}
 
 
@@ -213,7 +197,7 @@ def _named(known: Mapping[str, Any], section: str, settings: Settings) -> Any:
 
 def understood(method: str, settings: Settings) -> Settings:
     """Those of the settings that a method has."""
-    known = inspect.signature(METHODS[method]).parameters
+    known = inspect.signature(METHODS[method].load()).parameters
     return {key: value for key, value in settings.items() if key in known}
 
 

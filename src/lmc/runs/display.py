@@ -39,7 +39,10 @@ class PlainLines(Callback):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Print the record."""
-        print(f"{self._title}epoch {record.epoch}/{training.epochs}  {said(training, record)}", flush=True)
+        print(
+            f"{self._title}epoch {record.epoch}/{training.options.epochs}  {said(training, record)}",
+            flush=True,
+        )
 
 
 class LiveDisplay(Callback):
@@ -62,12 +65,12 @@ class LiveDisplay(Callback):
         self._progress.start()
         self._task = self._progress.add_task(
             self._title or "training",
-            total=training.epochs * training.steps,
-            completed=training.epoch * training.steps + training.step,
+            total=training.options.epochs * training.sampler.steps,
+            completed=training.epoch * training.sampler.steps + training.step,
             epoch=training.epoch,
-            epochs=training.epochs,
+            epochs=training.options.epochs,
             step=training.step,
-            steps=training.steps,
+            steps=training.sampler.steps,
             said="",
         )
 
@@ -98,8 +101,9 @@ def said(training: Training, record: Record) -> str:
         words.append(f"val {training.metric.name} {record.val:.4f}")
     elif record.train is not None:
         words.append(f"train {training.metric.name} {record.train:.4f}")
-    if training.best is not None and training.best.val is not None:
-        words.append(f"best {training.best.val:.4f}")
+    best = training.best.record
+    if best is not None and best.val is not None:
+        words.append(f"best {best.val:.4f}")
     return "  ".join([*words, f"{record.seconds:.2f} s", _bytes(record.memory)])
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +22,8 @@ from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.environment import environment
 from lmc.training.callbacks import Callback
-from lmc.training.loop import OPTIONS, Training
+from lmc.training.loop import Training
+from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
@@ -83,7 +84,7 @@ class RunFolder(Callback):
             self._logged = self._read_logged()
             with self._writing():
                 self._log(training.records)
-        training.callbacks = [*training.callbacks, self]
+        training.callbacks.append(self)
         result = training.run()
         with self._writing():
             _write_json(self.folder / SUMMARY, summary(training, result))
@@ -137,7 +138,7 @@ class RunFolder(Callback):
     def _save(self, training: Training) -> None:
         start = time.monotonic()
         checkpoint.save(self.folder / CHECKPOINTS, training.epoch, training.step, training.state())
-        best = None if training.best is None else training.best.epoch
+        best = None if training.best.record is None else training.best.record.epoch
         if best is not None and best != self._best_saved:
             checkpoint.save_weights(self.folder / BEST, training.best_weights, self.about)
             self._best_saved = best
@@ -168,7 +169,7 @@ class RunFolder(Callback):
 
 def described(training: Training) -> Config:
     """The settings of a run that was made of objects."""
-    plain = {name: getattr(training, name) for name in OPTIONS}
+    plain = {field.name: getattr(training.options, field.name) for field in fields(TrainingOptions)}
     return Config(
         {"name": "in memory"},
         {"name": type(training.model).__name__},

@@ -24,11 +24,12 @@ from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.folder import BEST, CONFIG, RunFolder
 from lmc.training.callbacks import Callback
-from lmc.training.loop import Training
+from lmc.training.loop import Training, prepare_training
+from lmc.training.options import TrainingOptions
 from lmc.training.records import Result
 
 
-def train(
+def train_run(
     config: Config,
     out: Path,
     resume: bool = False,
@@ -39,7 +40,8 @@ def train(
     with _naming(out / CONFIG) if resume else nullcontext():
         graph = graph or config.load_graph()
         model = config.build_model(graph.num_features, graph.num_classes)
-        training = Training(graph, model, config.build_estimator(), callbacks=callbacks, **config.training)
+        options = TrainingOptions(**config.training)
+        training = prepare_training(graph, model, config.build_estimator(), options, callbacks)
     about = {
         "config": config.to_tree(),
         "task": graph.task,
@@ -50,7 +52,7 @@ def train(
         return folder.train(training)
 
 
-def config_of(folder: Path) -> Config:
+def read_config(folder: Path) -> Config:
     """The configuration of a run."""
     if not (folder / CONFIG).is_file():
         raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it)")
@@ -70,7 +72,7 @@ def _naming(file: Path) -> Iterator[None]:
 
 def best_model(folder: Path) -> tuple[Model, Task]:
     """The model of a run with its best weights, and the kind of labels it predicts."""
-    config_of(folder)  # a folder that is none of a run is said to be so first
+    read_config(folder)  # a folder that is none of a run is said to be so first
     weights, about = checkpoint.load_weights(folder / BEST)
     try:
         config = Config.of(about["config"])

@@ -8,16 +8,17 @@ import torch
 from torch import Tensor
 
 from lmc import memory_use
+from lmc.batching.samplers import ClusterSampler, Sampler
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.backward_sgd import BackwardSGD
-from lmc.estimators.estimator import Estimator, boundary_widths
+from lmc.estimators.estimator import Estimator
 from lmc.estimators.lmc import LMC
-from lmc.nn.model import Model
+from lmc.nn.model import Model, boundary_widths
 from lmc.training.memory_need import need
 
 
-class Fit:
+class RunNeeds:
     """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
 
     def __init__(self, graph: Graph, model: Model, estimator: Estimator) -> None:
@@ -58,36 +59,36 @@ class Fit:
         return self.bytes_for(nodes, min(messages, self.graph.num_nodes - nodes), messages)
 
 
-def check_memory(
-    graph: Graph, model: Model, estimator: Estimator, clusters: Tensor | None, parts_per_batch: int
-) -> None:
+def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Sampler) -> None:
     """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
     free = memory_use.free()
-    fit = Fit(graph, model, estimator)
-    if free is None or fit.whole <= free:
+    needs = RunNeeds(graph, model, estimator)
+    if free is None or needs.whole <= free:
         return
-    if clusters is None or isinstance(estimator, BackwardSGD):  # each step of it is one over the whole graph
-        clusters = None
-        given, needed = type(estimator).__name__, fit.whole
-        fit = Fit(graph, model, LMC())  # what is advised
+    clusters, parts_per_batch = None, 1
+    if isinstance(sampler, ClusterSampler) and not isinstance(estimator, BackwardSGD):
+        clusters, parts_per_batch = sampler.clusters, sampler.parts_per_batch
+    if clusters is None:  # each step is one over the whole graph
+        given, needed = type(estimator).__name__, needs.whole
+        needs = RunNeeds(graph, model, LMC())  # what is advised
     else:
-        given, needed = f"parts_per_batch={parts_per_batch}", fit.largest(clusters, parts_per_batch)
+        given, needed = f"parts_per_batch={parts_per_batch}", needs.largest(clusters, parts_per_batch)
     if needed > free:
-        advice = next(_advice(fit, clusters, parts_per_batch, free), "fewer hidden units need less")
+        advice = next(_advice(needs, clusters, parts_per_batch, free), "fewer hidden units need less")
         raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
 
 
-def _advice(fit: Fit, clusters: Tensor | None, parts_per_batch: int, free: int) -> Iterator[str]:
+def _advice(needs: RunNeeds, clusters: Tensor | None, parts_per_batch: int, free: int) -> Iterator[str]:
     """Settings that fit, the nearest first."""
     parts = 1
     if clusters is not None:
         parts = int(clusters.max()) + 1
         while parts_per_batch > 1:
             parts_per_batch //= 2
-            if (needed := fit.largest(clusters, parts_per_batch)) <= free:
+            if (needed := needs.largest(clusters, parts_per_batch)) <= free:
                 yield f"parts_per_batch={parts_per_batch} fits ({_gb(needed)})"
-    while (parts := 2 * parts) <= fit.graph.num_nodes:
-        if (needed := fit.guessed(parts)) <= free:
+    while (parts := 2 * parts) <= needs.graph.num_nodes:
+        if (needed := needs.guessed(parts)) <= free:
             method = "LMC with " if clusters is None else ""
             yield f"{method}parts={parts}, parts_per_batch=1 fits ({_gb(needed)})"
 

@@ -20,7 +20,6 @@ class Record:
         val: on the validation nodes.
         test: on the test nodes.
         seconds: of training, without the evaluation.
-        evaluation_seconds: of the evaluation.
         memory: bytes held at most by the process so far in this run.
         lr: the learning rate of the epoch.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
@@ -32,7 +31,6 @@ class Record:
     val: float | None
     test: float | None
     seconds: float
-    evaluation_seconds: float
     memory: int
     lr: float
     gradient_error: dict[str, float] | None = None

@@ -1,9 +1,8 @@
-"""Node-wise parts that the built-in models are made of."""
+"""Norm, ReLU and dropout in one pass over the data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import numpy as np
@@ -12,53 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lmc import checks, kernels
-from lmc.errors import ArgumentError
-from lmc.nn.model import NodeWise
-from lmc.nn.module_context import as_rows, drops, paused
+from lmc.nn.dropout import Dropout
+from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
 NormKind = Literal["none", "batch", "layer"]
-
-
-class Dropout(NodeWise):
-    """Dropout with masks that are a hash of (seed, step, place, node, column).
-
-    Args:
-        of: the probability to be dropped; or a module whose probability and mode this one shares.
-    """
-
-    def __init__(self, of: float | nn.Dropout) -> None:
-        super().__init__()
-        p = of.p if isinstance(of, nn.Dropout) else of
-        if not 0 <= p < 1:
-            raise ArgumentError(f"dropout={p}: must be in [0, 1)")
-        self.of = of if isinstance(of, nn.Dropout) else nn.Dropout(p)
-
-    @property
-    def p(self) -> float:
-        """The probability to be dropped."""
-        return self.of.p
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is dropped at all."""
-        return self.of.training and self.p > 0
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether nothing is dropped."""
-        return not self.active
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, width) to (rows, width)."""
-        if not self.active:
-            return z
-        return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p) * kernels.plain.gain(self.p)
-
-
-def without_dropout(model: nn.Module) -> AbstractContextManager[None]:
-    """A pass in this context drops nothing."""
-    return paused(model, drops)
 
 
 class Activation(NodeWise):
@@ -153,45 +110,3 @@ class _Activate(torch.autograd.Function):
 
 
 _activate: Callable[..., Tensor] = _Activate.apply
-
-
-class Chain(NodeWise):
-    """Node-wise parts, one after the other."""
-
-    def __init__(self, *parts: NodeWise) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(parts)
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, in) to (rows, out)."""
-        for place, part in enumerate(self.parts):
-            z = part(z, rows.within(place))
-        return z
-
-
-class Foreign(NodeWise):
-    """A module of anybody's making that works node by node."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, z: Tensor, rows: Rows) -> Tensor:
-        """(rows, in) to (rows, out)."""
-        with as_rows(self.module, rows, len(z)):
-            out: Tensor = self.module(z.clone())  # it may work in place
-            return out
-
-
-class Linear(nn.Linear, NodeWise):
-    """z Wᵀ + b, with Glorot's initial weights and a zero bias, as PyG's convolutions have."""
-
-    def reset_parameters(self) -> None:
-        """Draw the initial weights."""
-        nn.init.xavier_uniform_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
-
-    def forward(self, z: Tensor, rows: Rows | None = None) -> Tensor:
-        """(rows, in) to (rows, out)."""
-        return super().forward(z)

@@ -1,0 +1,60 @@
+"""Halo policies: what stands in for the values and derivatives of nodes outside of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor
+
+
+class HaloPolicy:
+    """What stands in for the halo at one step, and what becomes of the batch's values.
+
+    An estimator makes a new one for each step. This one drops all that is outside: it is also the policy of a
+    batch without a halo. Layers count from 1 to L.
+
+    Attributes:
+        incomplete_from: the neighbours from which `embeddings` wants incomplete up-to-date values: those in
+            `"reach"` (batch and halo), those in the `"batch"`, or None where it wants none.
+        reads_losses: whether `auxiliaries` wants the derivatives of the halo's own losses, at Ĥᴸ.
+        revisits: whether derivatives at halo rows are asked for; if not, their memory is given back early.
+    """
+
+    incomplete_from: Literal["reach", "batch"] | None = None
+    reads_losses: bool = False
+    revisits: bool = False
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) Ĥˡ.
+
+        Args:
+            layer: l.
+            z: (batch, width) H̄ˡ of the batch.
+            incomplete: (halo, width) H̃ˡ, where `incomplete_from` asks for it.
+        """
+        return z[:0]
+
+    def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
+        """(halo, width) V̂ˡ, or None for zero.
+
+        Args:
+            layer: l.
+            incomplete: computes (halo, width) Ṽˡ; for l = L, the derivatives of the halo's own losses.
+        """
+        return None
+
+    def back_to_batch(self, layer: int, derivative: Callable[[], Tensor]) -> Tensor | None:
+        """(batch, width) what reaches H̄ˡ through Ĥˡ, where Ĥˡ is a function of H̄ˡ; None where it is not.
+
+        Args:
+            layer: l.
+            derivative: computes (halo, width) the derivative of the batch's losses at Ĥˡ.
+        """
+        return None
+
+    def keep_embeddings(self, layer: int, z: Tensor, z_halo: Tensor | None) -> None:
+        """Take note of H̄ˡ (batch, width) and of Ĥˡ (halo, width), which is None if nothing asked for it."""
+
+    def keep_auxiliaries(self, layer: int, v: Tensor) -> None:
+        """Take note of the batch's V̄ˡ (batch, width)."""

@@ -1,0 +1,104 @@
+"""What estimators with histories share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lmc import checks
+from lmc.data.batch import Batch
+from lmc.estimators.estimator import Estimator, Precision, untouched_statistics
+from lmc.estimators.exact import exact_values
+from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.history import History
+from lmc.nn.dropout import without_dropout
+
+
+class HistoryEstimator(Estimator):
+    """An estimator that remembers values of nodes from when they were last in a batch.
+
+    Attributes:
+        embeddings: H̄ˡ by layer l.
+        auxiliaries: V̄ˡ by layer l.
+    """
+
+    precision: Precision
+    embeddings: dict[int, History]
+    auxiliaries: dict[int, History]
+
+    def __post_init__(self) -> None:
+        checks.one_of("precision", self.precision, Precision)
+
+    def remembered(self, depth: int) -> tuple[range, range]:
+        """Embeddings alone."""
+        return range(1, depth), range(0)
+
+    def halo_policy(self, batch: Batch) -> HaloPolicy:
+        """Historical embeddings, and no derivatives."""
+        return HistoricalHalo(self, batch)
+
+    def reset(self) -> None:
+        """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
+        super().reset()
+        dtype = torch.float16 if self.precision == "half" else self.graph.x.dtype
+        nodes, widths, make = self.graph.num_nodes, self._widths, self._make_history
+        embeddings, auxiliaries = self.remembered(len(widths))
+        self.embeddings = {layer: make(nodes, widths[layer - 1], dtype) for layer in embeddings}
+        self.auxiliaries = {layer: make(nodes, widths[layer - 1], dtype) for layer in auxiliaries}
+        if self._init == "exact":
+            with untouched_statistics(self.model), without_dropout(self.model):
+                step = self.step_on(self.whole, HaloPolicy())
+                exact = exact_values(step, backward=bool(self.auxiliaries))
+            for layer, history in self.embeddings.items():
+                history.push(self.whole.nodes, exact.embeddings[layer - 1])
+            for layer, history in self.auxiliaries.items():
+                history.push(self.whole.nodes, exact.auxiliaries[layer - 1])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The step and every history."""
+        return super().state_dict() | {name: history.snapshot() for name, history in self._named().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
+        super().load_state_dict(state)
+        for name, history in self._named().items():
+            history.restore(state[name])
+
+    def _named(self) -> dict[str, History]:
+        embeddings = {f"embeddings.{layer}": history for layer, history in self.embeddings.items()}
+        auxiliaries = {f"auxiliaries.{layer}": history for layer, history in self.auxiliaries.items()}
+        return embeddings | auxiliaries
+
+
+class HistoricalHalo(HaloPolicy):
+    """Ĥ = H̄, V̂ = 0; the batch's own values are written, unless the estimator is frozen.
+
+    Args:
+        estimator: whose histories.
+        batch: whose halo.
+    """
+
+    def __init__(self, estimator: HistoryEstimator, batch: Batch) -> None:
+        self._batch, self._placement, self._writes = batch, estimator.placement, not estimator._frozen
+        self._embeddings, self._auxiliaries = estimator.embeddings, estimator.auxiliaries
+
+    def historical(self, histories: dict[int, History], layer: int) -> Tensor:
+        """(halo, width) as each node was when it was last written."""
+        return self._placement.put(histories[layer].pull(self._batch.halo))
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) H̄ˡ."""
+        return self.historical(self._embeddings, layer)
+
+    def keep_embeddings(self, layer: int, z: Tensor, z_halo: Tensor | None) -> None:
+        """Write the batch's rows."""
+        self.write(self._embeddings, layer, self._batch.nodes, z)
+
+    def keep_auxiliaries(self, layer: int, v: Tensor) -> None:
+        """Write the batch's rows."""
+        self.write(self._auxiliaries, layer, self._batch.nodes, v)
+
+    def write(self, histories: dict[int, History], layer: int, nodes: Tensor, values: Tensor) -> None:
+        """Write (nodes, width), where this layer is remembered."""
+        if layer in histories and self._writes:
+            histories[layer].push(nodes, values)

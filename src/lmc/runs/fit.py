@@ -1,0 +1,109 @@
+"""`fit`: train a model on one graph, and keep the run in a folder if asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lmc.batching.partition import Method
+from lmc.data.graph import Graph
+from lmc.estimators.estimator import Estimator, Init
+from lmc.estimators.losses import Loss
+from lmc.nn.model import Model
+from lmc.runs.folder import RunFolder
+from lmc.training.callbacks import Callback
+from lmc.training.loop import prepare_training
+from lmc.training.optimizers import MakeOptimizer, MakeScheduler
+from lmc.training.options import TrainingOptions
+from lmc.training.records import Result
+
+
+def fit(
+    graph: Graph,
+    model: Model,
+    estimator: Estimator,
+    parts: int | None = None,
+    parts_per_batch: int = 1,
+    epochs: int = 100,
+    lr: float = 1e-2,
+    *,
+    seed: int = 0,
+    optimizer: str | MakeOptimizer = "adam",
+    scheduler: str | MakeScheduler | None = None,
+    weight_decay: float = 0.0,
+    head_weight_decay: float = 0.0,
+    clip: float | None = None,
+    patience: int | None = None,
+    evaluate_every: int = 1,
+    gradient_error_every: int | None = None,
+    partition: Method = "metis",
+    fixed: bool = False,
+    init: Init = "zero",
+    loss: Loss | None = None,
+    background: bool = True,
+    callbacks: Sequence[Callback] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+) -> Result:
+    """Train a model on one graph.
+
+    Args:
+        graph: what is trained on.
+        model: what is trained; it ends with the weights of the best validation epoch.
+        estimator: how gradients are estimated, such as `lmc.LMC()`.
+        parts: into how many clusters the graph is cut; `FullBatch` needs none.
+        parts_per_batch: clusters in a batch.
+        epochs: how often every cluster is visited.
+        lr: the learning rate.
+        seed: of the clusters, their groups, and the dropout masks.
+        optimizer: `"adam"`, `"adamw"`, `"sgd"`, ..., or any torch optimizer class.
+        scheduler: `"cosine"`, `"plateau"`, or a function from the optimizer to any torch scheduler, which
+            then takes a step after each epoch.
+        weight_decay: of the layers.
+        head_weight_decay: of what stands before and after them; of the last layer, if nothing is after it.
+        clip: the largest norm of the gradient, or None.
+        patience: how many evaluations may pass without a better validation metric, or None.
+        evaluate_every: epochs between evaluations; the last epoch always has one.
+        gradient_error_every: epochs between measurements of the gradient's error, or None. Each costs
+            passes over the whole graph.
+        partition: how the graph is cut: `"metis"`, `"bfs"` or `"random"`.
+        fixed: whether every epoch has the same groups of clusters.
+        init: historical values before a node's first visit, `"zero"` or `"exact"`.
+        loss: per node; None takes the one of the labels' kind.
+        background: whether the next batch is built while the current one trains.
+        callbacks: who is told; see `lmc.Callback`.
+        out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
+        resume: whether to go on with what is in `out`.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=500)
+    >>> model = lmc.GCN(graph.num_features, 16, graph.num_classes)
+    >>> result = lmc.fit(graph, model, lmc.LMC(), parts=8, parts_per_batch=2, epochs=3)
+    >>> len(result.history), result.best.val is not None
+    (3, True)
+    """
+    options = TrainingOptions(
+        parts=parts,
+        parts_per_batch=parts_per_batch,
+        epochs=epochs,
+        lr=lr,
+        seed=seed,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        weight_decay=weight_decay,
+        head_weight_decay=head_weight_decay,
+        clip=clip,
+        patience=patience,
+        evaluate_every=evaluate_every,
+        gradient_error_every=gradient_error_every,
+        partition=partition,
+        fixed=fixed,
+        init=init,
+        loss=loss,
+        background=background,
+    )
+    training = prepare_training(graph, model, estimator, options, callbacks)
+    if out is None:
+        return training.run()
+    with RunFolder(Path(out), resume) as folder:
+        return folder.train(training)

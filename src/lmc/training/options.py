@@ -1,0 +1,94 @@
+"""Options of a training: everything but the graph, the model and the estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lmc import checks
+from lmc.batching.partition import Method
+from lmc.batching.samplers import BatchOptions
+from lmc.errors import ArgumentError
+from lmc.estimators.estimator import Init
+from lmc.estimators.losses import Loss
+from lmc.training.optimizers import MakeOptimizer, MakeScheduler
+
+_LEAST_WHOLE = {
+    "parts": 1,
+    "parts_per_batch": 1,
+    "epochs": 0,
+    "seed": 0,
+    "patience": 1,
+    "evaluate_every": 1,
+    "gradient_error_every": 1,
+}
+_REAL = ("lr", "weight_decay", "head_weight_decay", "clip")
+_MAY_BE_NONE = ("parts", "patience", "gradient_error_every", "clip")
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a model is trained; ranges are checked when it is made.
+
+    Attributes:
+        parts: into how many clusters the graph is cut; `FullBatch` needs none.
+        parts_per_batch: clusters in a batch.
+        epochs: how often every cluster is visited.
+        lr: the learning rate.
+        seed: of the clusters, their groups, and the dropout masks.
+        optimizer: `"adam"`, `"adamw"`, `"sgd"`, ..., or any torch optimizer class.
+        scheduler: `"cosine"`, `"plateau"`, or a function from the optimizer to any torch scheduler, which
+            then takes a step after each epoch.
+        weight_decay: of the layers.
+        head_weight_decay: of what stands before and after them; of the last layer, if nothing is after it.
+        clip: the largest norm of the gradient, or None.
+        patience: how many evaluations may pass without a better validation metric, or None.
+        evaluate_every: epochs between evaluations; the last epoch always has one.
+        gradient_error_every: epochs between measurements of the gradient's error, or None. Each costs
+            passes over the whole graph.
+        partition: `"metis"`, `"bfs"` or `"random"`.
+        fixed: whether every epoch has the same groups of clusters.
+        init: historical values before a node's first visit, `"zero"` or `"exact"`.
+        loss: per node; None takes the one of the labels' kind.
+        background: whether the next batch is built while the current one trains.
+
+    >>> TrainingOptions(parts=80, parts_per_batch=40, lr=3e-3).epochs
+    100
+    """
+
+    parts: int | None = None
+    parts_per_batch: int = 1
+    epochs: int = 100
+    lr: float = 1e-2
+    seed: int = 0
+    optimizer: str | MakeOptimizer = "adam"
+    scheduler: str | MakeScheduler | None = None
+    weight_decay: float = 0.0
+    head_weight_decay: float = 0.0
+    clip: float | None = None
+    patience: int | None = None
+    evaluate_every: int = 1
+    gradient_error_every: int | None = None
+    partition: Method = "metis"
+    fixed: bool = False
+    init: Init = "zero"
+    loss: Loss | None = None
+    background: bool = True
+
+    def __post_init__(self) -> None:
+        # Numbers of numpy and torch become Python's own, which files can hold.
+        for name, least in _LEAST_WHOLE.items():
+            if not self._is_left_out(name):
+                object.__setattr__(self, name, checks.whole_number(name, getattr(self, name), least))
+        for name in _REAL:
+            if not self._is_left_out(name):
+                object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
+        if self.loss is not None and not callable(self.loss):
+            raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
+
+    def _is_left_out(self, name: str) -> bool:
+        return getattr(self, name) is None and name in _MAY_BE_NONE
+
+    @property
+    def batches(self) -> BatchOptions:
+        """Those that say how batches are made."""
+        return BatchOptions(self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)

@@ -15,13 +15,13 @@ from lmc.cli import main
 COMMAND = str(Path(sys.executable).with_name("lmc"))
 METHODS = {
     "gd": [],
-    "backward-sgd": [],
+    "sgd": [],
     "cluster": [],
     "gas": [],
     "fm": ["--set", "method.momentum=0.3"],
     "lmc": ["--alpha", "0.4"],
 }
-TIMES = ("seconds", "evaluation_seconds", "memory")
+TIMES = ("seconds", "memory")
 
 
 def run(*arguments, cwd=None, timeout=120, **environment):

@@ -113,6 +113,6 @@ EVERY = {
     "LMC": lambda: lmc.LMC(alpha=0.4),
     "LMC alpha 0": lambda: lmc.LMC(alpha=0),
     "LMC alpha 1": lambda: lmc.LMC(alpha=1, score="1"),
-    "LMC forward": lambda: lmc.LMC(backward=False),
-    "LMC backward": lambda: lmc.LMC(forward=False),
+    "LMC forward": lambda: lmc.LMC(compensate_backward=False),
+    "LMC backward": lambda: lmc.LMC(compensate_forward=False),
 }

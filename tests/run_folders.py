@@ -52,7 +52,6 @@ def lines(epochs, level=0.7, seconds=1.2, gradient_error=False, every=1):
                 "val": val if judged else None,
                 "test": val - 0.01 if judged else None,
                 "seconds": seconds + abs(noise.gauss(0, 0.05)),
-                "evaluation_seconds": 0.3,
                 "memory": 1_234_000_000,
                 "lr": 0.01,
                 "gradient_error": {"total": 0.3 / math.sqrt(epoch), "layers.0": 0.2}

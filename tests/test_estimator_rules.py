@@ -19,6 +19,7 @@ from estimating import (
     mean_gradient,
     settled,
 )
+from lmc.estimators.lmc import MixedHalo
 
 pytestmark = pytest.mark.usefixtures("_either_kernels")
 
@@ -207,9 +208,11 @@ def test_derivatives_of_the_halo_are_made_only_where_they_are_read(linear_in, as
     """Behind the first layer they are read if something before it is trained."""
     graph, model = graph_of("undirected"), gcn(3, linear_in=linear_in)
     estimator, layers = bound(lmc.LMC(), model, graph), []
-    made = estimator.halo_auxiliaries
+    made = MixedHalo.auxiliaries
     monkeypatch.setattr(
-        estimator, "halo_auxiliaries", lambda layer, *given: layers.append(layer) or made(layer, *given)
+        MixedHalo,
+        "auxiliaries",
+        lambda self, layer, *given: layers.append(layer) or made(self, layer, *given),
     )
     estimator.backward(graph.batch(range(12)))
     assert layers == asked
@@ -261,7 +264,9 @@ def test_a_failed_bind_changes_nothing():
         estimator.bind(lmc.GCN(7, 4, 3), graph)
     assert estimator.model is model
     estimator.backward(graph.batch([0]))
-    assert repr(lmc.LMC(0.2, forward=False)).startswith("LMC(alpha=0.2, score='2x-x^2', forward=False, back")
+    assert repr(lmc.LMC(0.2, compensate_forward=False)).startswith(
+        "LMC(alpha=0.2, score='2x-x^2', compensate_forward=False, compensate_back"
+    )
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def same(one, other):
 
 def test_lmc_without_compensation_is_gas():
     graph = graph_of("directed weighted")
-    assert same(run(lmc.LMC(alpha=0, backward=False), graph), run(lmc.GAS(), graph))
+    assert same(run(lmc.LMC(alpha=0, compensate_backward=False), graph), run(lmc.GAS(), graph))
     assert same(run(lmc.GraphFM(momentum=0), graph), run(lmc.GAS(), graph))
     assert not same(run(lmc.LMC(alpha=0), graph), run(lmc.GAS(), graph))
 
@@ -186,8 +186,8 @@ def test_every_option_of_lmc_changes_the_estimate():
         {"alpha": 0},
         {"alpha": 0.5},
         *({"alpha": 0.5, "score": score} for score in ("x^2", "x", "1", "sin")),
-        {"alpha": 0.5, "forward": False},
-        {"alpha": 0.5, "backward": False},
+        {"alpha": 0.5, "compensate_forward": False},
+        {"alpha": 0.5, "compensate_backward": False},
         {"alpha": 0.5, "precision": "half"},
     ]
     runs = [run(lmc.LMC(**chosen), graph) for chosen in options]

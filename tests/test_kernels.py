@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 import lmc
 from lmc import hashed_random
-from lmc.estimators.linear_pass import LazySides
-from lmc.estimators.step import LayerwiseStep
 from lmc.kernels import fast, fast_batches, plain
 from strategies import graphs
 
@@ -229,11 +227,9 @@ def test_memory_goes_back_early_where_nothing_comes_back_to_it():
     def held(alpha):
         estimator = lmc.LMC(alpha, "1")
         estimator.bind(lmc.GCN(64, 8, 10, layers=3), graph)
-        where, outside = estimator.scene(graph.batch(range(50)))
-        step = LayerwiseStep(estimator.model, where, outside, estimator.loss, (0, 0))
-        z = LazySides(lambda: step.encoder.value, lambda: step.encoded(where.halo, inside=False).value)
-        nothing = LazySides(lambda: torch.empty(0, 0), lambda: torch.empty(0, 0))
-        return ["halo_message" in vars(at) for at in step._forward(z, nothing)]
+        batch = graph.batch(range(50))
+        forward = estimator.step_on(batch, estimator.halo_policy(batch)).forward()
+        return ["sent_by_halo" in vars(at) for at in forward.passes]
 
     assert held(0) == [False] * 3
     assert held(1) == [True] * 3

@@ -10,7 +10,7 @@ class GraphError(LMCError, ValueError):
 
 
 class DatasetError(LMCError, ValueError):
-    """A data set that has no such name, is not where it should be, or cannot be read."""
+    """A data set whose name is unknown, whose files are missing, or that cannot be read."""
 
 
 class ArgumentError(LMCError, ValueError):

@@ -1,4 +1,4 @@
-"""Randomness that is addressed, not drawn.
+"""Random values as hashes: looked up by an address, not drawn one after the other.
 
 A value is a hash of its address, such as (seed, epoch, cluster): it depends neither on what was drawn
 before nor on the number of threads, and is the same on every machine, because only integer arithmetic

@@ -48,7 +48,7 @@ def _system() -> int | None:
 
 
 def _container() -> int | None:
-    """The limit of the control group, less what it holds besides the cache of files."""
+    """The limit of the control group, less what it holds apart from the cache of files."""
     group = Path("/sys/fs/cgroup")
     try:
         most, held = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
@@ -68,7 +68,7 @@ def _address_space() -> int | None:
 
 
 def _field(file: Path, name: str, unit: int = 1) -> int | None:
-    """The number behind a name, in a file of the system."""
+    """The number after a name, in a file of the system."""
     try:
         lines = file.read_text().splitlines()
         return unit * next(int(line.split()[1]) for line in lines if line.startswith(name))

@@ -45,8 +45,8 @@ class Graph:
         x: (nodes, features) finite; kept as float64, or as float32. None for no features.
         y: (nodes,) or (nodes, columns) labels.
         train_mask: (nodes,) bool with at least one labelled node.
-        val_mask: (nodes,) bool, or None for no such node.
-        test_mask: (nodes,) bool, or None for no such node.
+        val_mask: (nodes,) bool, or None for no nodes.
+        test_mask: (nodes,) bool, or None for no nodes.
         edge_weight: (edges,) finite, or None.
         edge_attr: (edges, columns) finite features of the edges, for convolutions that read them, or None.
             Edges with features must not repeat.

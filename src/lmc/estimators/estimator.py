@@ -36,8 +36,8 @@ class Estimator(ABC):
     gradient: over the batches of an epoch if all have as many clusters, over random groups of clusters in
     any case.
 
-    A method of its own overrides what differs: `halo_policy` above all, `trained_on` if a step runs on
-    something else than the batch, `sampler` if batches are not groups of clusters.
+    A subclass overrides what differs: mostly `halo_policy`; `trained_on` if a step runs on something
+    else than the batch; `sampler` if batches are not groups of clusters; `prepare` and `remembered`.
     """
 
     precision: Precision = "full"
@@ -67,7 +67,7 @@ class Estimator(ABC):
         return batch
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
-        """What stands in for what is outside at this step; here, nothing does."""
+        """What replaces the values outside of the batch at this step; here, they are dropped."""
         return HaloPolicy()
 
     def remembered(self, depth: int) -> tuple[range, range]:

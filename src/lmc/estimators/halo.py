@@ -1,4 +1,4 @@
-"""Halo policies: what stands in for the values and derivatives of nodes outside of the batch."""
+"""Halo policies: what replaces the values and derivatives of nodes outside of the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class HaloPolicy:
-    """What stands in for the halo at one step, and what becomes of the batch's values.
+    """What replaces the halo's values at one step, and where the batch's values go.
 
     An estimator makes a new one for each step. This one drops all that is outside: it is also the policy of a
     batch without a halo. Layers count from 1 to L.

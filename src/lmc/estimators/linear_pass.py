@@ -18,7 +18,7 @@ class LinearPass(LayerPass):
 
     Args:
         layer: the layer.
-        constant: whether messages are the features, whose sums are known once and for all.
+        constant: whether messages are the features, whose sums never change.
         given: as for `LayerPass`.
     """
 

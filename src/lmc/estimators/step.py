@@ -32,7 +32,7 @@ from lmc.nn.rows import Rows
 
 @dataclass
 class Forward:
-    """What the way back needs of the way there.
+    """What the backward pass needs of the forward pass.
 
     Attributes:
         encoded: (batch, width) H̄⁰; None where no layer reads it.
@@ -56,7 +56,7 @@ class Step:
     Attributes:
         model: what is trained.
         batch: where.
-        halo: what stands in for what is outside.
+        halo: what replaces the values outside of the batch.
         loss: per node.
         address: (seed, step) of the dropout masks.
         placement: type and device of the computation.

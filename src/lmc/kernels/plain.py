@@ -1,4 +1,4 @@
-"""The loops of `fast.py` in plain torch: the specification, and the path of a GPU."""
+"""The loops of `fast.py` in plain torch: the specification, and the fallback for other types of numbers."""
 
 from __future__ import annotations
 

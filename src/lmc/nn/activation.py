@@ -19,7 +19,7 @@ NormKind = Literal["none", "batch", "layer"]
 
 
 class Activation(NodeWise):
-    """dropout(relu(norm(z))): what stands between a boundary and the next product.
+    """dropout(relu(norm(z))): what comes between a boundary and the next product.
 
     A batch norm takes its statistics from batch rows, which alone move the running ones, and halo rows are
     normalised apart from them (appendix A.3.2), by the running ones. Their own would be another graph's:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 CONVOLUTION = 1 << 20
-"""Its place at the address of a layer, behind all that the message is made of."""
+"""Its place in the address of a layer's randomness, after all parts of the message."""
 
 
 class ConvolutionLayer(Layer):
@@ -27,7 +27,7 @@ class ConvolutionLayer(Layer):
 
     Args:
         conv: the convolution; edge weights and features are given to it where it takes them.
-        message: what stands before it, node by node.
+        message: what comes before it, node by node.
     """
 
     def __init__(self, conv: nn.Module, message: NodeWise) -> None:
@@ -71,7 +71,7 @@ class ConvolutionLayer(Layer):
         return received
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
-        """(part, out) the boundary behind, of consecutive nodes; differentiable."""
+        """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
         return self.receive(batch.edges, message[part], message[batch.halo], rows)
 
@@ -84,7 +84,7 @@ class ConvolutionLayer(Layer):
 
 
 class PNALayer(ConvolutionLayer):
-    """PyG's PNAConv, which has no bipartite form of its own, in one."""
+    """PyG's PNAConv in a bipartite form, which PyG does not give it."""
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:
         """(targets, out) as `PNAConv.forward` computes it, sources and targets apart."""

@@ -42,8 +42,8 @@ class GCN(Model):
         norm: `"none"`, `"batch"` or `"layer"`; None is `"none"`.
         input_dropout: probability of a feature to be dropped.
         residual: whether hˡ⁻¹ is added to zˡ, before the norm, where their widths agree.
-        linear_in: whether a linear layer and a ReLU stand before the first convolution.
-        linear_out: whether norm, ReLU and a linear layer stand behind the last, which is then hidden.
+        linear_in: whether a linear layer and a ReLU come before the first convolution.
+        linear_out: whether norm, ReLU and a linear layer follow the last convolution, which is then hidden.
 
     >>> import lmc
     >>> model = GCN(64, 32, 10, layers=3, norm="batch", dropout=0.5)

@@ -37,17 +37,17 @@ class GNN(Model):
     """A model of any convolutions, each with a bipartite form, and modules that work node by node.
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
-    stands behind a convolution belongs to what comes next: histories are kept right behind convolutions.
+    follows a convolution is part of the next layer's message: histories are kept right after convolutions.
     GCNConv, GCN2Conv, GINConv, and SAGEConv with a mean or a sum take the path of the built-in models. A
     GCN2Conv reads what the encoder gives as its x_0.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of
-            a convolution with what stands before it. `edge_weight` and `edge_attr` are given to those
+            a convolution with what comes before it. `edge_weight` and `edge_attr` are given to those
             that take them.
         encoder: node by node, before the layers; None for nothing.
-        head: node by node, behind them; None for nothing.
-        jump: takes the list of what stands between the layers, one matrix each, and the last, to what the
+        head: node by node, after the layers; None for nothing.
+        jump: takes the list of the layers' inputs, without the first, and the last output to what the
             head reads, such as PyG's `JumpingKnowledge("cat")`.
         in_features: width of the features, where the first module does not say. A module that cannot be
             tried without it, or without real features, is tried when there is a graph.
@@ -72,15 +72,15 @@ class GNN(Model):
     ) -> None:
         _check(layers, encoder, head, jump)
         parts: list[Layer] = []
-        behind: list[nn.Module] = []
+        pending: list[nn.Module] = []  # what follows the convolution before
         for place, given in enumerate(layers):
             before, conv, after = _split(given, f"layers[{place}]")
-            layer, rest = _layer(conv, node_wise([*behind, *before]), f"layers[{place}]")
+            layer, rest = _layer(conv, node_wise([*pending, *before]), f"layers[{place}]")
             parts.append(layer)
-            behind = [*rest, *after]
+            pending = [*rest, *after]
         if not parts:
             raise ArgumentError("layers=[]: must be one convolution or more")
-        last = node_wise([*behind, *(() if jump is not None else _flat(head))])
+        last = node_wise([*pending, *(() if jump is not None else _flat(head))])
         end: Any = last if jump is None else JumpHead(last, jump, node_wise(_flat(head)))
         super().__init__(node_wise(_flat(encoder)), parts, end)
         self.jumps = jump is not None
@@ -206,7 +206,7 @@ def as_module(function: Module) -> nn.Module:
 
 
 def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, list[nn.Module]]:
-    """What stands before the convolution of a layer, the convolution, and what stands behind."""
+    """What comes before the convolution of a layer, the convolution, and what follows it."""
     if not isinstance(given, nn.Sequential):
         return [], given, []
     chain = _flat(given)
@@ -223,7 +223,7 @@ def _is_convolution(module: nn.Module) -> bool:
 
 
 def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
-    """The layer of a convolution, and what of it stands behind the boundary."""
+    """The layer of a convolution, and what of it comes after the boundary."""
     from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, PNAConv, SAGEConv
 
     title = f"{name} ({type(conv).__name__})"

@@ -68,14 +68,14 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
                 return layer.of_rows(graph, part, message, initial, rows)  # noqa: B023
 
             z = by_rows(received)
-        behind = [*seen[1:], z]
+        read = [*seen[1:], z]
         if model.head.is_identity:
             return z
         return by_rows(
-            lambda part: model.read([s[part] for s in behind], Rows(nodes[part], (0,), inside=False))
+            lambda part: model.read([s[part] for s in read], Rows(nodes[part], (0,), inside=False))
         )
 
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:
-    """Evaluation mode in this context; every module is as it was behind it."""
+    """Evaluation mode in this context; after it, every module is in its old mode."""
     return evaluation_mode(model, lambda module: True)

@@ -63,7 +63,7 @@ class SAGEConvLayer(LinearLayer):
 
 
 class GINConvLayer(LinearLayer):
-    """z = A h + (1 + eps) h; the network behind it belongs to what comes next."""
+    """z = A h + (1 + eps) h; the network that follows it is part of the next layer's message."""
 
     def __init__(self, conv: Any, message: NodeWise) -> None:
         super().__init__()

@@ -106,11 +106,11 @@ def _try(model: GNN, x: Tensor, edge_attr: Tensor | None, draw: Any, real: bool)
             if known or not layer.takes_attr:
                 raise
             raise UndecidedError from None
-    behind = [*seen[1:], z]
+    read = [*seen[1:], z]
     if not model.jumps:
         _node_wise(model.head, z, "head", real)
         return
-    whole, half = (_called("jump", model.read, [b[:n] for b in behind], _rows(n)) for n in (NODES, HALF))
+    whole, half = (_called("jump", model.read, [r[:n] for r in read], _rows(n)) for n in (NODES, HALF))
     _compare("jump", whole, half)
 
 
@@ -156,7 +156,7 @@ def _bipartite(layer: ConvolutionLayer, message: Tensor, edges: Edges, title: st
 def _called(title: str, function: Any, *given: Any) -> Tensor:
     try:
         out = function(*given)
-    except Exception as error:  # whatever a module of anybody's making raises
+    except Exception as error:  # modules of users may raise anything
         raise ArgumentError(f"{title} ({one_line(error)})") from None
     if not isinstance(out, Tensor):
         raise ArgumentError(f"{title}: gives a {type(out).__name__}; must be a tensor")

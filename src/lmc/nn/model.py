@@ -9,7 +9,7 @@ before the non-linearity, which is the first thing that the next layer's `messag
 
 The second line is that of a `LinearLayer`. There `message` and `update` work node by node, and `update` is
 affine in the aggregated messages, with the same matrix for every node. So the derivative that a node sends
-to a neighbour needs nothing of the neighbour's own sum. Other layers, such as attention, are in
+to a neighbour does not depend on the neighbour's own sum. Other layers, such as attention, are in
 `convolution.py`. A head that `jumps` reads every layer: message(z¹), .., message(zᴸ⁻¹) and zᴸ.
 """
 
@@ -51,7 +51,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
-        """(part, out) the boundary behind, of consecutive nodes; differentiable.
+        """(part, out) the boundary after the layer, of consecutive nodes; differentiable.
 
         Args:
             graph: where.
@@ -86,7 +86,7 @@ class LinearLayer(Layer):
             batch.transposed_halo_block(self.aggregation)
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
-        """(part, out) the boundary behind, of consecutive nodes; differentiable."""
+        """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         received = normalize(graph, self.aggregation).rows(part) @ message
         return self.update(received, message[part], initial[part])
 
@@ -96,7 +96,7 @@ class LinearLayer(Layer):
 
     @abstractmethod
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
-        """From what arrives to the boundary behind, affine in `aggregated`.
+        """From what arrives to the boundary after the layer, affine in `aggregated`.
 
         Args:
             aggregated: (rows, in) sums of messages.
@@ -161,14 +161,14 @@ class Model(nn.Module):
                     z = layer.of_one(graph, message, initial)
                     widths.append(z.shape[1])
                 return [*widths, self.read([*seen[1:], z], rows).shape[1]]
-        except Exception as error:  # whatever a module of anybody's making raises
+        except Exception as error:  # modules of users may raise anything
             features = f"{graph.num_features} features of {graph.x.dtype}"
             if graph.edge_attr is not None:
                 features += f" and {graph.edge_attr.shape[1]} of its edges"
             raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
 
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:
-        """(rows, out) what the head makes of the boundary behind the last layer, the last of `seen`.
+        """(rows, out) what the head makes of the boundary after the last layer, the last of `seen`.
 
         With `jumps` it also reads what is before it there, the messages into every layer but the first.
         """

@@ -1,4 +1,4 @@
-"""Contexts in which modules of anybody's making behave as ours do."""
+"""Contexts in which modules of users and of PyG behave as ours do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drops(module: nn.Module) -> bool:
 
 @contextmanager
 def running_on(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
-    """In this context a module of anybody's making treats rows as ours do; `count` of them, or of edges.
+    """In this context a module of a user or of PyG treats rows as ours do; `count` is how many rows or edges.
 
     - Batch norms take their statistics from batch rows; halo rows, or a single row, get the running ones.
     - Random numbers depend on the address of the rows, not on what was drawn before.

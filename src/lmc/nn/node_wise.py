@@ -1,4 +1,4 @@
-"""Functions of each node's own vector: what stands before, between and after the convolutions."""
+"""Functions of each node's own vector: what comes before, between and after the convolutions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmc.nn.rows import Rows
 
 
 class NodeWise(nn.Module, ABC):
-    """A function of each node's own vector, which knows the nodes behind its rows."""
+    """A function of each node's own vector, which knows which nodes its rows belong to."""
 
     @abstractmethod
     def forward(self, z: Tensor, rows: Rows) -> Tensor:
@@ -48,7 +48,7 @@ class Chain(NodeWise):
 
 
 class NodeWiseModule(NodeWise):
-    """A module of anybody's making that works node by node."""
+    """A module of a user or of PyG that works node by node."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from lmc import hashed_random
 
 @dataclass(frozen=True)
 class Rows:
-    """The nodes behind the rows of a matrix.
+    """The nodes that the rows of a matrix belong to.
 
     Attributes:
         nodes: (rows,) the graph's own ids.
@@ -27,11 +27,11 @@ class Rows:
     inside: bool = True
 
     def within(self, place: int) -> Rows:
-        """The same rows for one of several parts that stand at this address, with randomness of its own."""
+        """The same rows for one of several parts at this address, each with its own randomness."""
         return replace(self, address=(*self.address, place))
 
     def keys(self) -> NDArray[np.uint64]:
-        """(rows,) what the randomness of each row hangs on: its address and node, not the other rows.
+        """(rows,) what the randomness of each row depends on: its address and node, not the other rows.
 
         >>> import torch
         >>> both, one = Rows(torch.tensor([4, 7]), (0, 1)), Rows(torch.tensor([7]), (0, 1))

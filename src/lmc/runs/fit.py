@@ -60,7 +60,7 @@ def fit(
         scheduler: `"cosine"`, `"plateau"`, or a function from the optimizer to any torch scheduler, which
             then takes a step after each epoch.
         weight_decay: of the layers.
-        head_weight_decay: of what stands before and after them; of the last layer, if nothing is after it.
+        head_weight_decay: of encoder and head; of the last layer, if there is no head.
         clip: the largest norm of the gradient, or None.
         patience: how many evaluations may pass without a better validation metric, or None.
         evaluate_every: epochs between evaluations; the last epoch always has one.

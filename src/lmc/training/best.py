@@ -20,7 +20,7 @@ class BestEpoch:
 
     Attributes:
         record: of the best epoch; None before the first.
-        weights: of the model in that epoch; None where it is not judged.
+        weights: of the model in that epoch; None if there are no validation nodes.
         evaluations_since: how many evaluations have passed without a better one.
     """
 

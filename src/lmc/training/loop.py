@@ -1,4 +1,4 @@
-"""The loop: epochs, evaluation, early stop. It knows estimators and samplers, and nothing of what they do."""
+"""The loop: epochs, evaluation, early stop. It does not know which method it runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def prepare_training(
 
 
 class Training:
-    """A run, and where it stands. `prepare_training` makes one; the estimator is bound already.
+    """A run and its state. Use `prepare_training` to make one: the estimator must be bound already.
 
     Attributes:
         graph: what is trained on.
@@ -68,8 +68,8 @@ class Training:
         options: how it is trained.
         callbacks: who is told.
         metric: by which epochs are judged.
-        epoch: how many epochs are behind it.
-        step: how many steps of the present epoch are.
+        epoch: how many epochs are done.
+        step: how many steps of the current epoch are done.
         records: one per epoch.
         best: the best epoch so far.
         stopped: why it is to end, or None.
@@ -102,7 +102,7 @@ class Training:
     # -- the run -----------------------------------------------------------------------------------
 
     def run(self) -> Result:
-        """Train from where it stands to the end; the model has the best weights then."""
+        """Train from the current state to the end; the model then has the best weights."""
         memory_use.restart_peak()
         self._lose_patience()
         try:
@@ -130,11 +130,11 @@ class Training:
 
     @property
     def best_weights(self) -> dict[str, Tensor]:
-        """The weights of the best epoch so far; those of now where there is none."""
+        """The weights of the best epoch so far, or the current ones if there is none."""
         return self.best.weights or self.model.state_dict()
 
     def _coming(self) -> Iterator[Batch]:
-        """The batches from where the run stands to its end, each prepared for its step."""
+        """The remaining batches of the run, each prepared for its step."""
 
         def remaining(first_epoch: int, first_step: int) -> Iterator[Batch]:
             for epoch in range(first_epoch, self.options.epochs):
@@ -220,7 +220,7 @@ class Training:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
         return RunError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
 
-    # -- where it stands ---------------------------------------------------------------------------
+    # -- its state ---------------------------------------------------------------------------------
 
     def state(self) -> State:
         """All that the rest of the run depends on; tensors are those in use, not copies."""
@@ -242,7 +242,7 @@ class Training:
         }
 
     def load_state(self, state: State) -> None:
-        """Stand where a run of the same options stood; ValueError where no such run wrote it."""
+        """Go on from the state of a run with the same options; ValueError if no such run could have written it."""
         options = self.options
         decays = options.weight_decay, options.head_weight_decay
         own = self.state()

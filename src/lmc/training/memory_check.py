@@ -1,4 +1,4 @@
-"""Whether a run fits into memory, said before it is tried."""
+"""Whether a run fits into memory, checked before it starts."""
 
 from __future__ import annotations
 

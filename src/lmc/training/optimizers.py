@@ -1,4 +1,4 @@
-"""Optimizers and schedulers by name, and the parameters they share out."""
+"""Optimizers and schedulers by name, and their groups of parameters."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def make_scheduler(
 
 
 def parameter_groups(model: Model, weight_decay: float, head_weight_decay: float) -> list[dict[str, Any]]:
-    """Two groups: the layers, and what stands before and behind them.
+    """Two groups: the layers, and what comes before and after them.
 
-    Where nothing stands behind, the last layer is the head, as in the paper's configurations.
+    If nothing comes after the layers, the last layer is the head, as in the paper's configurations.
 
     >>> import lmc
     >>> [len(group["params"]) for group in parameter_groups(lmc.GCN(4, 8, 2, layers=3), 0.1, 0.0)]

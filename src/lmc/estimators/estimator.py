@@ -50,7 +50,8 @@ class Estimator(ABC):
     _init: Init
     _seed: int
     _step: int
-    _frozen: bool = False
+    is_frozen: bool = False
+    """Whether estimates leave no trace; see `frozen`."""
 
     # -- what a method decides -----------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class Estimator(ABC):
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
         where = self.trained_on(batch)
         result = self.estimate_with(where, self.halo_policy(where))
-        if not self._frozen:
+        if not self.is_frozen:
             self._step += 1
         return result
 
@@ -159,11 +160,11 @@ class Estimator(ABC):
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Estimates in this context leave no trace in the estimator."""
-        before, self._frozen = self._frozen, True
+        before, self.is_frozen = self.is_frozen, True
         try:
             yield
         finally:
-            self._frozen = before
+            self.is_frozen = before
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next estimate depends on, apart from the model and the options.

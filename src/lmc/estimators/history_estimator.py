@@ -79,7 +79,7 @@ class HistoricalHalo(HaloPolicy):
     """
 
     def __init__(self, estimator: HistoryEstimator, batch: Batch) -> None:
-        self._batch, self._placement, self._writes = batch, estimator.placement, not estimator._frozen
+        self._batch, self._placement, self._writes = batch, estimator.placement, not estimator.is_frozen
         self._embeddings, self._auxiliaries = estimator.embeddings, estimator.auxiliaries
 
     def historical(self, histories: dict[int, History], layer: int) -> Tensor:

@@ -20,8 +20,7 @@ from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.convolution_pass import ConvolutionPass
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.layer_pass import LayerPass
-from lmc.estimators.linear_pass import LinearPass
+from lmc.estimators.layer_pass import LayerPass, LinearPass
 from lmc.estimators.losses import Loss
 from lmc.estimators.placement import Placement
 from lmc.estimators.vjp import Computed, ParameterGradients, add

@@ -242,7 +242,7 @@ class Training:
         }
 
     def load_state(self, state: State) -> None:
-        """Go on from the state of a run with the same options; ValueError if no such run could have written it."""
+        """Go on from the state of a run with the same options; ValueError where no such run wrote it."""
         options = self.options
         decays = options.weight_decay, options.head_weight_decay
         own = self.state()

@@ -96,12 +96,12 @@ def test_settings_from_the_command_line(text, value):
         ({"training": {"epoch": 3}}, "did you mean 'epochs'"),
         ({"training": {"graph": 3}}, "setting='graph'"),
         ({"model": {"dropout": "half"}}, "model.dropout='half': must be a number"),
-        ({"model": {"layers": True}}, "must be a whole number"),
+        ({"model": {"layers": True}}, "must be an integer"),
         ({"method": {"name": "lmc", "score": "y"}}, r"must be one of x\^2"),
         ({"model": 3}, "must be a section"),
         ({"modle": {}}, "did you mean 'model'"),
-        ({"training": {"optimizer": 3}}, "must be a text"),
-        ({"data": {"name": 3}}, "data.name=3: must be a text"),
+        ({"training": {"optimizer": 3}}, "must be a string"),
+        ({"data": {"name": 3}}, "data.name=3: must be a string"),
     ],
 )
 def test_what_is_wrong_is_named(tree, message):

@@ -5,36 +5,45 @@ from __future__ import annotations
 import difflib
 import operator
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, get_args
 
 from lmc.errors import ArgumentError
 
+Failing = Callable[[str], Exception]
+"""Makes an error of its one line: a class of errors, or a function that adds of which file it speaks."""
+
+MOST_WHOLE = 2**63 - 1
+"""What 64 bits can hold."""
 MOST_REAL = 3e38
 """What 32 bits can hold, near enough."""
 
 
-def whole_number(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
-    """An integer in least .. most, of any type that counts as one; else ArgumentError."""
+def whole_number(
+    name: str, value: Any, least: int, most: int = MOST_WHOLE, failing: Failing = ArgumentError
+) -> int:
+    """An integer in least .. most, of any type that counts as one; else what `failing` makes of the line."""
     try:
         number = operator.index(value)
     except TypeError:
-        raise ArgumentError(f"{name}={shown(value)}: must be an integer") from None
+        raise failing(f"{name}={shown(value)}: must be an integer") from None
     if not least <= number <= most:
         rule = f"{least} or more" if number < least else f"at most {most}"
-        raise ArgumentError(f"{name}={number}: must be {rule}")
+        raise failing(f"{name}={shown(number)}: must be {rule}")
     return number
 
 
-def real_number(name: str, value: Any, least: float, most: float = MOST_REAL) -> float:
-    """A number in least .. most, of any type that counts as one; else ArgumentError."""
+def real_number(
+    name: str, value: Any, least: float, most: float = MOST_REAL, failing: Failing = ArgumentError
+) -> float:
+    """A number in least .. most, of any type that counts as one; else what `failing` makes of the line."""
     if isinstance(value, bool) or not isinstance(value, Real) or value != value:
-        raise ArgumentError(f"{name}={shown(value)}: must be a number")
+        raise failing(f"{name}={shown(value)}: must be a number")
     number: Any = value  # an integer may be longer than any float, and still be compared
     if not least <= number <= most:
         rule = f"{least:g} or more" if number < least else f"at most {most:g}"
-        raise ArgumentError(f"{name}={shown(value)}: must be {rule}")
+        raise failing(f"{name}={shown(value)}: must be {rule}")
     return float(number)
 
 

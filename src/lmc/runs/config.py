@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import torch
 
-from lmc import checks
+from lmc import checks, typed
 from lmc.data.datasets import load
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
@@ -102,8 +101,7 @@ class Config:
 
     def check(self) -> None:
         """Every name and every type; ranges are checked by what is built."""
-        if not isinstance(self.data["name"], str):
-            raise ArgumentError(f"data.name={self.data['name']!r}: must be a text")
+        typed.read("data.name", self.data["name"], str)
         _check_section("data", self.data, load, ("name_or_path",))
         _check_section("model", self.model, _named(MODELS, "model", self.model).load(), _FROM_GRAPH)
         _check_section("method", self.method, _named(METHODS, "method", self.method).load(), ("self",))
@@ -214,39 +212,7 @@ def _check_section(section: str, settings: Settings, of: Callable[..., Any], hid
         if key == "name" and section != "training":
             continue
         checks.one_of(f"{section}: setting", key, parameters)
-        if not _fits(value, hints[key]):
-            raise ArgumentError(f"{section}.{key}={value!r}: must be {_said(hints[key])}")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value out of a file is of an annotated type."""
-    if hint is Any:
-        return True
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(hint))
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(each, get_args(hint)[0]) for each in value)
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(hint, type) and isinstance(value, hint)
-
-
-def _said(hint: Any) -> str:
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        kinds = [each for each in get_args(hint) if each is not NoneType and get_origin(each) is not Callable]
-        return " or ".join(dict.fromkeys(_said(each) for each in kinds if _said(each)))
-    if origin is Literal:
-        return "one of " + ", ".join(map(str, get_args(hint)))
-    if origin is list:
-        return "a list"
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "a path"}
-    return names.get(hint, "")
+        typed.read(f"{section}.{key}", value, hints[key])
 
 
 def _toml(value: Any) -> str:

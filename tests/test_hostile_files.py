@@ -243,8 +243,8 @@ def test_a_text_is_not_read_without_a_limit(place, monkeypatch):
     monkeypatch.setattr("lmc.files.LARGEST_TEXT", 100)
     fails_to_load(place / "graph", "graph.json: cannot be read (larger than")
     done = called("report", place / "run", "--out", place / "r.html")
-    assert done.returncode == 1
-    assert "config.toml: cannot be read (larger than" in done.stderr
+    assert done.returncode == 2
+    assert "config.toml: not a TOML file that can be read (larger than" in done.stderr
 
 
 def test_a_folder_in_the_place_of_a_file(place):

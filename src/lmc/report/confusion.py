@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lmc.report import formats
-from lmc.report.run_record import Confusion
+from lmc.runs.summary import Confusion
 
 _WITH_COUNTS = 20  # classes up to which a cell is wide enough for its count
 _DRAWN = 100  # classes up to which there is a map at all: its cells grow with the square
@@ -50,13 +50,13 @@ class HeatMap:
 def heat_map(confusion: Confusion) -> HeatMap:
     """Shade every count by its share of the row.
 
-    >>> heat = heat_map(Confusion("test", ((3, 1), (0, 4))))
+    >>> heat = heat_map(Confusion("test", [[3, 1], [0, 4]]))
     >>> [[cell.share for cell in row] for row in heat.rows], heat.pairs[0]
     ([[0.75, 0.25], [0.0, 1.0]], Pair(true=0, predicted=1, nodes='1', share='25.0 %'))
     """
     counts = confusion.counts
     totals = [sum(row) for row in counts]
-    drawn = counts if len(counts) <= _DRAWN else ()
+    drawn = counts if len(counts) <= _DRAWN else []
     rows = [
         [_cell(true, predicted, count, totals[true]) for predicted, count in enumerate(row)]
         for true, row in enumerate(drawn)

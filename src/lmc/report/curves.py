@@ -3,56 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from lmc.report import formats
-from lmc.report.charts import Chart, Curve, Point, Style, line_chart
-from lmc.report.run_record import Epoch, RunRecord
-
-Named = tuple[str, Style, RunRecord]
-Value = Callable[[Epoch], "float | None"]
+from lmc.report.charts import Chart, Line, Style
+from lmc.report.reported_run import ReportedRun
+from lmc.training.records import Record
 
 
-def charts_of(runs: Sequence[Named]) -> list[Chart]:
+class NamedRun(NamedTuple):
+    """A run, and how it is told from the others of a report."""
+
+    name: str
+    style: Style
+    run: ReportedRun
+
+
+Value = Callable[[Record], "float | None"]
+
+
+def charts_of(runs: Sequence[NamedRun]) -> list[Chart]:
     """Every chart that some run has a point for, those over epochs before those over seconds."""
-    found: list[Chart | None] = []
-    found += _both("Training loss", runs, lambda epoch: epoch.loss, decades=True)
+    found = _both("Training loss", runs, lambda record: record.loss, decades=True)
     for metric, group in _by_metric(runs).items():
-        found += _both(f"Validation {metric}", group, lambda epoch: epoch.val)
-    found.append(_over_epochs("Gradient error", runs, lambda epoch: epoch.gradient_error, decades=True))
-    return [chart for chart in found if chart is not None]
+        found += _both(f"Validation {metric}", group, lambda record: record.val)
+    found.append(_over_epochs("Gradient error", runs, _gradient_error, decades=True))
+    return [chart for chart in found if chart.lines]
 
 
-def _both(title: str, runs: Sequence[Named], value: Value, decades: bool = False) -> list[Chart | None]:
-    over_seconds = [_curve(run, value, lambda epoch: epoch.elapsed) for run in runs]
+def _gradient_error(record: Record) -> float | None:
+    return None if record.gradient_error is None else record.gradient_error.get("total")
+
+
+def _both(title: str, runs: Sequence[NamedRun], value: Value, decades: bool = False) -> list[Chart]:
+    over_seconds = _lines(runs, value, lambda run, record: run.elapsed[record.epoch])
     return [
         _over_epochs(title, runs, value, decades),
-        line_chart(title, "seconds of training", over_seconds, decades=decades),
+        Chart("seconds of training", title, over_seconds, decades=decades),
     ]
 
 
-def _over_epochs(title: str, runs: Sequence[Named], value: Value, decades: bool) -> Chart | None:
-    curves = [_curve(run, value, lambda epoch: epoch.number) for run in runs]
-    return line_chart(title, "epoch", curves, whole_x=True, decades=decades)
+def _over_epochs(title: str, runs: Sequence[NamedRun], value: Value, decades: bool) -> Chart:
+    lines = _lines(runs, value, lambda run, record: record.epoch)
+    return Chart("epoch", title, lines, whole_x=True, decades=decades)
 
 
-def _curve(run: Named, value: Value, place: Callable[[Epoch], float]) -> Curve:
-    name, style, record = run
-    points = []
-    for epoch in record.epochs:
-        measured = value(epoch)
-        if measured is not None:  # not measured is no gap: the line goes on to the next value
-            note = (
-                f"{name}: {formats.score(measured)} at epoch {epoch.number}, {formats.seconds(epoch.elapsed)}"
-            )
-            points.append(Point(place(epoch), measured, note))
-    return Curve(name, style, points, None if record.best is None else place(record.best))
+def _lines(
+    runs: Sequence[NamedRun], value: Value, place: Callable[[ReportedRun, Record], float]
+) -> list[Line]:
+    """Of the runs that have a point."""
+    lines = [_line(named, value, place) for named in runs]
+    return [line for line in lines if line.drawable()]
 
 
-def _by_metric(runs: Sequence[Named]) -> dict[str, list[Named]]:
+def _line(named: NamedRun, value: Value, place: Callable[[ReportedRun, Record], float]) -> Line:
+    name, style, run = named
+    x: list[float] = []
+    y: list[float] = []
+    notes: list[str] = []
+    best = None
+    for record in run.history:
+        measured = value(record)
+        if measured is None:  # not measured is no gap: the line goes on to the next value
+            continue
+        if record is run.best:
+            best = len(x)
+        x.append(place(run, record))
+        y.append(measured)
+        when = f"epoch {record.epoch}, {formats.seconds(run.elapsed[record.epoch])}"
+        notes.append(f"{name}: {formats.score(measured)} at {when}")
+    return Line(name, style, x, y, notes=notes, best=best)
+
+
+def _by_metric(runs: Sequence[NamedRun]) -> dict[str, list[NamedRun]]:
     """The runs of each metric; an unfinished one, which does not say, is of the only one there is."""
-    known = {run.metric for _, _, run in runs if run.metric is not None}
+    known = {named.run.metric for named in runs if named.run.metric is not None}
     unnamed = known.pop() if len(known) == 1 else "metric"
-    groups: dict[str, list[Named]] = {}
-    for name, style, run in runs:
-        groups.setdefault(run.metric or unnamed, []).append((name, style, run))
+    groups: dict[str, list[NamedRun]] = {}
+    for named in runs:
+        groups.setdefault(named.run.metric or unnamed, []).append(named)
     return groups

@@ -68,12 +68,3 @@ def setting(value: Any) -> str:
     if isinstance(value, bool | list | dict):
         return json.dumps(value, default=str, ensure_ascii=False)
     return str(value)
-
-
-def fact(value: Any) -> str:
-    """A count with its thousands apart; anything else as a setting.
-
-    >>> fact(169343), fact("x")
-    ('169,343', 'x')
-    """
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else setting(value)

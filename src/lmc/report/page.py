@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 import lmc
 from lmc.errors import ArgumentError
 from lmc.files import one_line, write_atomically
-from lmc.report import charts, formats, side_by_side
+from lmc.report import formats, side_by_side
 from lmc.report.charts import Style
 from lmc.report.confusion import HeatMap, heat_map
-from lmc.report.curves import Named, charts_of
-from lmc.report.run_record import RunRecord, read_run
+from lmc.report.curves import NamedRun, charts_of
+from lmc.report.inline_svg import chart_svg, swatch_svg
+from lmc.report.reported_run import ReportedRun, read_run
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
@@ -46,7 +48,6 @@ class _Section:
     """What the page shows of one run."""
 
     name: str
-    style: Style
     data: str
     method: str
     model: str
@@ -57,9 +58,9 @@ class _Section:
     folder: str
 
 
-def _render(records: Sequence[RunRecord]) -> str:
-    runs: list[Named] = [
-        (name, Style.of(number), record)
+def _render(records: Sequence[ReportedRun]) -> str:
+    runs = [
+        NamedRun(name, Style.of(number), record)
         for number, (name, record) in enumerate(zip(_names(records), records, strict=True))
     ]
     several = len(runs) > 1
@@ -73,17 +74,18 @@ def _render(records: Sequence[RunRecord]) -> str:
     return environment.get_template("report.html.j2").render(
         title=f"{len(runs)} training runs" if several else f"Training run {runs[0][0]}",
         subtitle=_subtitle(records),
-        sections=[_section(*run) for run in runs],
+        sections=[_section(run) for run in runs],
         results=side_by_side.results(runs),
         differences=side_by_side.differences(runs) if several else None,
         notes=side_by_side.notes(runs),
-        charts=charts_of(runs),
-        frame=charts,
+        swatches={run.name: Markup(swatch_svg(run.style)) for run in runs},
+        charts=[(chart, Markup(chart_svg(chart))) for chart in charts_of(runs)],
         version=lmc.__version__,
     )
 
 
-def _section(name: str, style: Style, run: RunRecord) -> _Section:
+def _section(named: NamedRun) -> _Section:
+    run = named.run
     config: dict[str, dict[str, str]] = {}
     for key, value in run.config.items():
         if isinstance(value, dict):
@@ -91,20 +93,19 @@ def _section(name: str, style: Style, run: RunRecord) -> _Section:
         else:
             config.setdefault("", {})[key] = formats.setting(value)
     return _Section(
-        name=name,
-        style=style,
+        name=named.name,
         data=run.setting("data", "name") or formats.NOTHING,
         method=side_by_side.method_of(run),
         model=run.setting("model", "name") or formats.NOTHING,
-        facts={key: formats.fact(value) for key, value in run.facts.items()},
+        facts={key: f"{count:,}" for key, count in _counts(run).items()},
         config=config,
         environment=side_by_side.flat(run.environment),
-        confusion=None if run.confusion is None else heat_map(run.confusion),
+        confusion=heat_map(run.summary.confusion) if run.summary and run.summary.confusion else None,
         folder=str(run.folder),
     )
 
 
-def _names(records: Sequence[RunRecord]) -> list[str]:
+def _names(records: Sequence[ReportedRun]) -> list[str]:
     """The folders' own names, or their paths where two have the same name."""
     short = [record.folder.resolve().name for record in records]
     count = Counter(short)
@@ -113,16 +114,19 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def _subtitle(records: Sequence[RunRecord]) -> str:
+def _subtitle(records: Sequence[ReportedRun]) -> str:
     """The data and the first known size of the graph, where all runs share the data."""
     names = {record.setting("data", "name") for record in records}
     name = names.pop()
     if names or name is None:
         return ""
-    facts = next((record.facts for record in records if record.facts), {})
-    counts = [
-        f"{formats.fact(facts[key])} {key}"
-        for key in ("nodes", "edges", "features", "classes")
-        if key in facts
-    ]
-    return ", ".join([name, *counts])
+    counts = next((_counts(record) for record in records if record.summary), {})
+    sizes = [f"{count:,} {key}" for key, count in counts.items() if key != "parameters"]
+    return ", ".join([name, *sizes])
+
+
+def _counts(run: ReportedRun) -> dict[str, int]:
+    """How large the graph and the model are, where that is known."""
+    if run.summary is None:
+        return {}
+    return {**asdict(run.summary.graph), "parameters": run.summary.parameters}

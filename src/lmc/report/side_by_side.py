@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lmc.report import formats
-from lmc.report.curves import Named
-from lmc.report.run_record import RunRecord, is_finite
+from lmc.report.curves import NamedRun
+from lmc.report.reported_run import ReportedRun, is_finite
 
 METHODS = {
     "lmc": "LMC",
@@ -33,7 +33,7 @@ class Column(NamedTuple):
     """A column of the comparison; `higher` is which end is better, or None where neither is."""
 
     title: str
-    value: Callable[[RunRecord], float | None]
+    value: Callable[[ReportedRun], float | None]
     show: Callable[[float | None], str]
     higher: bool | None
 
@@ -46,15 +46,20 @@ class Table:
     rows: Sequence[Sequence[Cell]]
 
 
-def results(runs: Sequence[Named]) -> Table:
+def results(runs: Sequence[NamedRun]) -> Table:
     """What each run reached, and what it took; a short time to a poor value is not marked as best."""
     records = [record for _, _, record in runs]
     higher = all(record.higher_is_better for record in records) if comparable(records) else None
     columns = (
         Column("best val", lambda run: run.best.val if run.best else None, formats.score, higher),
         Column("test at best", lambda run: run.best.test if run.best else None, formats.score, higher),
-        Column("best epoch", lambda run: run.best.number if run.best else None, _count, None),
-        Column("time to best", lambda run: run.best.elapsed if run.best else None, formats.seconds, None),
+        Column("best epoch", lambda run: run.best.epoch if run.best else None, _count, None),
+        Column(
+            "time to best",
+            lambda run: run.elapsed[run.best.epoch] if run.best else None,
+            formats.seconds,
+            None,
+        ),
         Column("epoch, median", lambda run: run.seconds_per_epoch, formats.seconds, False),
         Column("peak memory", lambda run: run.peak_memory, formats.size, False),
     )
@@ -64,13 +69,13 @@ def results(runs: Sequence[Named]) -> Table:
     return Table(titles, list(zip(*by_column, ends, strict=True)))
 
 
-def method_of(run: RunRecord) -> str:
+def method_of(run: ReportedRun) -> str:
     """The method's name as people write it."""
     name = run.setting("method", "name") or formats.NOTHING
     return METHODS.get(name, name)
 
 
-def differences(runs: Sequence[Named]) -> Table | None:
+def differences(runs: Sequence[NamedRun]) -> Table | None:
     """The settings in which the runs differ, or None where there are none."""
     settings = [flat(record.config) for _, _, record in runs]
     keys = list(dict.fromkeys(key for values in settings for key in values))
@@ -79,7 +84,7 @@ def differences(runs: Sequence[Named]) -> Table | None:
     return Table(keys, rows) if keys else None
 
 
-def flat(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested settings as one table of text, with dots in its names.
 
     >>> flat({"data": {"name": "arxiv"}, "training": {"parts": 80}})
@@ -94,25 +99,23 @@ def flat(record: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def comparable(records: Sequence[RunRecord]) -> bool:
+def comparable(records: Sequence[ReportedRun]) -> bool:
     """Whether the runs' values measure the same thing on the same data."""
     metrics = {record.metric for record in records if record.metric is not None}
     return len(metrics) <= 1 and len({record.setting("data", "name") for record in records}) == 1
 
 
-def notes(runs: Sequence[Named]) -> list[str]:
+def notes(runs: Sequence[NamedRun]) -> list[str]:
     """What a reader should know before comparing, a sentence each."""
     records = [record for _, _, record in runs]
     found = []
     for name, _, run in runs:
-        if run.stopped is None:
+        if run.summary is None:
             rule = "its best epoch is the one with the highest validation value so far"
             found.append(f"{name} is unfinished (it has no summary.json): {rule}.")
-        broken = [
-            epoch.number for epoch in run.epochs if epoch.loss is not None and not is_finite(epoch.loss)
-        ]
+        broken = [record.epoch for record in run.history if not is_finite(record.loss)]
         if broken:
-            where = f"{len(broken)} of {len(run.epochs)} epochs, first in epoch {broken[0]}"
+            where = f"{len(broken)} of {len(run.history)} epochs, first in epoch {broken[0]}"
             found.append(f"{name}: the loss is not a finite number in {where}.")
     if not comparable(records):
         found.append("The runs differ in data or metric: their best values are not marked.")
@@ -121,7 +124,7 @@ def notes(runs: Sequence[Named]) -> list[str]:
     return found
 
 
-def _cells(column: Column, records: Sequence[RunRecord]) -> list[Cell]:
+def _cells(column: Column, records: Sequence[ReportedRun]) -> list[Cell]:
     values = [column.value(record) for record in records]
     texts = [column.show(value) for value in values]
     known = [value for value in values if is_finite(value)]
@@ -137,6 +140,7 @@ def _count(value: float | None) -> str:
     return formats.NOTHING if value is None else f"{value:,.0f}"
 
 
-def _end(run: RunRecord) -> str:
-    number = len(run.epochs)
-    return f"{run.stopped or 'unfinished'}, {number:,} epoch{'' if number == 1 else 's'}"
+def _end(run: ReportedRun) -> str:
+    number = len(run.history)
+    end = "unfinished" if run.summary is None else run.summary.stopped
+    return f"{end}, {number:,} epoch{'' if number == 1 else 's'}"

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import torch
-
-from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, RunError
-from lmc.files import one_line, read_text_bytes, write_atomically
-from lmc.nn.inference import predict
+from lmc.files import one_line, write_atomically
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.environment import environment
+from lmc.runs.metrics_file import append_metrics, write_metrics
+from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
 from lmc.training.options import TrainingOptions
@@ -29,7 +26,6 @@ from lmc.training.records import Record, Result
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, LOCK = "checkpoints", "best.safetensors", "lock"
 SAVING_SHARE = 20  # times as long as a checkpoint takes passes until the next
-MOST_CONFUSED = 200  # classes, whose square is kept and looked at
 MIDWAY_SECONDS = 60.0  # that a run may lose, where saving takes less than a twentieth of them
 
 
@@ -49,7 +45,6 @@ class RunFolder(Callback):
         self, folder: Path, resume: bool, config: str | None = None, about: dict[str, Any] | None = None
     ) -> None:
         self.folder, self.resume, self.config, self.about = folder, resume, config, about or {}
-        self._logged: set[int] = set()
         self._best_saved: int | None = None
         self._saved_at = self._save_took = 0.0
 
@@ -81,13 +76,10 @@ class RunFolder(Callback):
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)
             if state is not None:
                 _restore(training, state, self.folder)
-            self._logged = self._read_logged()
-            with self._writing():
-                self._log(training.records)
         training.callbacks.append(self)
         result = training.run()
         with self._writing():
-            _write_json(self.folder / SUMMARY, summary(training, result))
+            _write_json(self.folder / SUMMARY, asdict(summary_of(training.graph, result)))
         return result
 
     # -- what is told by the run -------------------------------------------------------------------
@@ -99,7 +91,8 @@ class RunFolder(Callback):
             write_atomically(self.folder / CONFIG, lambda file: file.write(text.encode()))
             if not (self.folder / ENVIRONMENT).exists():
                 _write_json(self.folder / ENVIRONMENT, environment())
-            (self.folder / METRICS).touch()
+            # Epochs that were logged after the checkpoint are trained again, and a torn line goes.
+            write_metrics(self.folder / METRICS, training.records)
             (self.folder / SUMMARY).unlink(missing_ok=True)  # it speaks of what was before
             self._save(training)
 
@@ -112,7 +105,7 @@ class RunFolder(Callback):
     def on_epoch(self, training: Training, record: Record) -> None:
         """Append to the metrics; save where that costs little of the time that has passed."""
         with self._writing():
-            self._log([record])
+            append_metrics(self.folder / METRICS, record)
             if self._due():
                 self._save(training)
 
@@ -123,17 +116,6 @@ class RunFolder(Callback):
 
     def _due(self, least: float = 0.0) -> bool:
         return time.monotonic() - self._saved_at >= max(least, SAVING_SHARE * self._save_took)
-
-    def _log(self, records: Sequence[Record]) -> None:
-        """Append the records that are not there yet, and have the disk confirm them."""
-        new = [record for record in records if record.epoch not in self._logged]
-        if not new:
-            return
-        with open(self.folder / METRICS, "a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(record)) + "\n" for record in new)
-            file.flush()
-            os.fsync(file.fileno())
-        self._logged |= {record.epoch for record in new}
 
     def _save(self, training: Training) -> None:
         start = time.monotonic()
@@ -157,15 +139,6 @@ class RunFolder(Callback):
                 raise
             raise RunError(f"{self.folder}: cannot be written to ({one_line(error)})") from None
 
-    def _read_logged(self) -> set[int]:
-        """The epochs in the metrics; a line that was torn by a crash is cut off."""
-        records, whole = read_metrics(self.folder / METRICS)
-        file = self.folder / METRICS
-        if file.exists() and file.stat().st_size > whole:
-            with self._writing():
-                os.truncate(file, whole)
-        return {record["epoch"] for record in records}
-
 
 def described(training: Training) -> Config:
     """The settings of a run that was made of objects."""
@@ -176,30 +149,6 @@ def described(training: Training) -> Config:
         {"name": repr(training.estimator)},
         {name: value for name, value in plain.items() if isinstance(value, (bool, int, float, str))},
     )
-
-
-def read_metrics(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records of a metrics file, and how many bytes of it are whole lines."""
-    records: list[dict[str, Any]] = []
-    whole = 0
-    try:
-        content = read_text_bytes(file)
-    except FileNotFoundError:
-        return records, whole
-    except OSError as error:
-        raise RunError(f"{file}: cannot be read ({one_line(error)})") from None
-    for line in content.splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            break
-        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
-            break
-        records.append(record)
-        whole += len(line)
-    return records, whole
 
 
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
@@ -227,40 +176,3 @@ def _hold(lock: int, folder: Path) -> None:
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
     write_atomically(file, lambda opened: opened.write((json.dumps(content, indent=2) + "\n").encode()))
-
-
-def summary(training: Training, result: Result) -> dict[str, Any]:
-    """What came out of a run."""
-    graph = training.graph
-    return {
-        "metric": result.metric.name,
-        "higher_is_better": result.metric.higher_is_better,
-        "task": graph.task,
-        "best": None if result.best is None else asdict(result.best),
-        "epochs": len(result.history),
-        "seconds": result.seconds,
-        "stopped": result.stopped,
-        "graph": {
-            "nodes": graph.num_nodes,
-            "edges": graph.adjacency.num_entries,
-            "features": graph.num_features,
-            "classes": graph.num_classes,
-        },
-        "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
-        "confusion": confusion(graph, result),
-    }
-
-
-def confusion(graph: Graph, result: Result) -> dict[str, Any] | None:
-    """How often each class (row) is predicted as each (column), on the test nodes or those there are."""
-    if graph.task != "multiclass" or not result.history or graph.num_classes > MOST_CONFUSED:
-        return None
-    split, mask = next(
-        (split, mask)
-        for split, mask in (("test", graph.test_mask), ("val", graph.val_mask), ("train", graph.train_mask))
-        if bool(mask.any())
-    )
-    predicted = predict(graph, result.model)[mask].argmax(dim=1)
-    classes = max(graph.num_classes, int(predicted.max()) + 1)
-    pairs = torch.bincount(graph.y[mask] * classes + predicted, minlength=classes**2)
-    return {"split": split, "counts": pairs.reshape(classes, classes).tolist()}

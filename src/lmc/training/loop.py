@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from lmc import checks, memory_use
+from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import Sampler
 from lmc.data.batch import Batch
@@ -248,13 +248,14 @@ class Training:
         own = self.state()
         own["optimizer"]["state"] = moments_after_a_step(options.optimizer, self.model, options.lr, *decays)
         check_state(own, state, self.sampler.steps)
+        records = typed.read("records", state["records"], list[Record], ValueError)
         if state.get("graph", "") not in ("", fingerprint(self.graph)):
             raise ValueError("the graph has other edges, labels or training nodes")
         if state["epoch"] > options.epochs:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
         self._loss, self._seconds = state["loss"], state["seconds"]
-        self.records = [Record(**record) for record in state["records"]]
+        self.records = records
         self.best.record = next((r for r in self.records if r.epoch == state["best"]), None)
         self.best.weights, self.best.evaluations_since = state["best_weights"], state["since_best"]
         self.model.load_state_dict(state["model"])

@@ -7,17 +7,17 @@ wrong value is an error before it is used, and not a crash some steps later.
 from __future__ import annotations
 
 import hashlib
-import sys
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from lmc import checks, typed
 from lmc.data.graph import Graph
 
 LARGEST = 1e38
 """Of a number that is not infinite: what fits into the floats that it meets."""
-MAY_LACK = ("train", "val", "test")
 
 Tree = Any
 
@@ -30,14 +30,12 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
         given: what is in the file; before the first step there are no moments in it.
         steps: of an epoch.
     """
-    for name in ("epoch", "step", "since_best"):
-        _check_whole(name, given[name])
-    if given["step"] > steps:  # all of them, where the run was stopped before the epoch's end was
-        raise ValueError(f"step={given['step']}: must be at most {steps}")
+    # All steps, where the run was stopped before the epoch's end was.
+    for name, most in (("epoch", checks.MOST_WHOLE), ("step", steps), ("since_best", checks.MOST_WHOLE)):
+        number = typed.read(name, given[name], int, ValueError)
+        checks.whole_number(name, number, 0, most, ValueError)
     for name in ("loss", "seconds"):
-        _check_number(name, given[name], sys.float_info.max)
-    for place, record in enumerate(given["records"]):
-        _check_record(f"records[{place}]", record)
+        typed.read(name, given[name], float, ValueError)
     for name in ("model", "scheduler", "estimator", "torch"):
         _check_alike(name, own[name], given[name])
     if given["best_weights"] is not None:
@@ -61,24 +59,10 @@ def fingerprint(graph: Graph) -> str:
     return digest.hexdigest()
 
 
-def _check_record(place: str, record: Mapping[str, Tree]) -> None:
-    _check_whole(f"{place}.epoch", record["epoch"])
-    for key, value in record.items():
-        if key == "gradient_error":
-            for part, error in (value or {}).items():
-                _check_number(f"{place}.{key}.{part}", error, sys.float_info.max)
-        elif value is not None or key not in MAY_LACK:
-            _check_number(f"{place}.{key}", value, sys.float_info.max)
-
-
-def _check_whole(place: str, value: Tree) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"{place}={value!r}: must be an integer, 0 or more")
-
-
-def _check_number(place: str, value: Tree, largest: float = LARGEST) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or largest < abs(value) < float("inf"):
-        raise ValueError(f"{place}={value!r}: must be a number")
+def _check_number(place: str, value: Tree) -> None:
+    number: float = typed.read(place, value, float, ValueError)
+    if LARGEST < abs(number) < math.inf:
+        raise ValueError(f"{place}={number}: must be at most {LARGEST:g}")
 
 
 def _check_alike(place: str, own: Tree, given: Tree) -> None:

@@ -1,0 +1,117 @@
+"""Charts drawn by matplotlib, which is imported where something is drawn: it takes a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lmc.report.charts import Chart, Line, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TEXT, GRID = "#5b6470", "#e9ecf0"
+"""Colours; those of lines are in `charts`."""
+
+_TICKS = 7  # intervals between ticks, at most
+_STEPS = (1, 2, 5, 10)  # that ticks are multiples of
+_FEW = 2  # panels that have room to be large
+_LARGE, _SMALL = (5.5, 4.2), (3.8, 3.6)  # inches of a panel
+_SIZES = {"s": 5.2, "D": 5.0}  # of marks that look larger than they are
+
+
+def figure_of(charts: Sequence[Chart]) -> Figure:
+    """Charts side by side, for a file; those of the same values share their axis.
+
+    >>> line = Line("LMC", Style.of(0), [1, 2], [0.5, 0.7])
+    >>> len(figure_of([Chart("epochs", "accuracy", [line])]).axes)
+    1
+    """
+    from matplotlib.figure import Figure
+
+    width, height = _LARGE if len(charts) <= _FEW else _SMALL
+    figure = Figure(figsize=(width * len(charts), height), layout="constrained")
+    alike = len({chart.y_label for chart in charts}) == 1
+    panels = figure.subplots(1, len(charts), sharey=alike, squeeze=False)[0]
+    legends: list[list[str]] = []
+    for axes, chart in zip(panels, charts, strict=True):
+        draw(axes, chart)
+        axes.set_title(chart.title, fontsize="medium")
+        if axes is panels[0] or not alike:
+            axes.set_ylabel(chart.y_label, color=TEXT)
+        names = [line.name for line in chart.lines]
+        if names not in legends:
+            axes.legend(frameon=False, fontsize="small")
+            legends.append(names)
+    return figure
+
+
+def draw(axes: Axes, chart: Chart) -> None:
+    """The lines of a chart and its axes, without a title and a legend."""
+    for line in chart.lines:
+        _draw_line(axes, line)
+    _draw_scales(axes, chart)
+    if any(line.best is not None for line in chart.lines):
+        low, high = axes.get_ylim()
+        for line in chart.lines:
+            _draw_best(axes, line, low)
+        axes.set_ylim(low, high)
+
+
+def look(style: Style) -> dict[str, Any]:
+    """What matplotlib calls a style."""
+    return {
+        "color": style.colour,
+        "linewidth": 1.6,
+        "marker": style.marker,
+        "markersize": _SIZES.get(style.marker, 6.2),
+        "markeredgewidth": 0,
+        "clip_on": False,
+    }
+
+
+def _draw_line(axes: Axes, line: Line) -> None:
+    x, y = np.array(line.x, dtype=float), np.array(line.y, dtype=float)
+    gaps = np.ones(len(y), dtype=bool)
+    gaps[line.drawable()] = False
+    x[gaps] = y[gaps] = np.nan
+    axes.plot(x, y, **look(line.style), markevery=line.marked(), label=line.name, gid="line")
+    if line.deviation is not None:
+        below, above = y - line.deviation, y + line.deviation
+        axes.fill_between(x, below, above, color=line.style.colour, alpha=0.2, linewidth=0)
+
+
+def _draw_scales(axes: Axes, chart: Chart) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    last = max((line.x[i] for line in chart.lines for i in line.drawable()), default=1.0)
+    axes.set_xlim(0, last if last > 0 else 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(_TICKS, steps=_STEPS, integer=chart.whole_x, min_n_ticks=1))
+    if chart.is_log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(numticks=_TICKS))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(_TICKS, steps=_STEPS))
+        axes.ticklabel_format(axis="y", useOffset=False)
+    axes.set_xlabel(chart.x_label, color=TEXT)
+    axes.tick_params(colors=TEXT, length=0)
+    axes.tick_params(axis="x", length=4)
+    axes.spines[["top", "left", "right"]].set_visible(False)
+    axes.spines["bottom"].set_color(TEXT)
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+
+
+def _draw_best(axes: Axes, line: Line, low: float) -> None:
+    """A dashed line from the axis to the best value, and a ring around it."""
+    if line.best not in line.drawable():
+        return
+    assert line.best is not None
+    x, y, colour = line.x[line.best], line.y[line.best], line.style.colour
+    axes.plot([x, x], [low, y], color=colour, linewidth=1.1, dashes=(3, 3), clip_on=False, gid="best")
+    axes.plot(x, y, "o", ms=12, mfc="none", mec=colour, mew=1.6, clip_on=False)

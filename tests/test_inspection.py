@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import lmc
-from lmc.report.inspection import inspect, tables
+from lmc.report.inspection import inspect
+from lmc.report.inspection_tables import tables_of
 from lmc.training.memory_need import need
 from strategies import graphs
 
@@ -66,7 +67,6 @@ def test_homophily_and_class_counts(example, data):
     assert (labels.task, labels.classes) == ("multiclass", 4)
     assert labels.counts == tuple(y.count(c) for c in range(4))
     assert labels.labelled == n - y.count(-1)
-    assert labels.shares == tuple(y.count(c) / (n - y.count(-1)) for c in range(4))
 
 
 @given(graphs())
@@ -142,7 +142,7 @@ def two_nodes(y, **options):
 
 def shown(graph, width=200):
     console = Console(width=width, file=io.StringIO())
-    console.print(*tables(inspect(graph)))
+    console.print(*tables_of(inspect(graph)))
     return console.file.getvalue()
 
 
@@ -152,7 +152,6 @@ def test_multilabel_counts_the_nodes_in_a_mask():
     graph = lmc.Graph([[0], [1]], torch.ones(4, 1), y, mask, task="multilabel")
     found = inspect(graph)
     assert found.labels == ("multilabel", 3, 2, (2, 1, 0))
-    assert found.labels.shares == (1.0, 0.5, 0.0)
     assert found.homophily is None
     assert tuple(found.split) == (2, 0, 0, 2)
     assert "multilabel" in shown(graph)
@@ -162,7 +161,6 @@ def test_regression_has_targets_and_no_classes():
     graph = two_nodes(torch.tensor([[0.5, 2.0], [1.5, 3.0]]))
     found = inspect(graph)
     assert found.labels == ("regression", 2, 1, ())
-    assert found.labels.shares == ()
     assert found.homophily is None
     text = shown(graph)
     assert "targets" in text
@@ -199,13 +197,13 @@ def test_tables_say_what_was_found():
     halo = found.holdings[0].halo.largest
     for number in (found.nodes, found.edges, found.degrees.largest, found.split.val, halo):
         assert f"{number:,}" in text
-    shares = (min(found.labels.shares), found.holdings[2].inside)
-    for share in (found.homophily, found.largest_component, *shares):
+    smallest_class = min(found.labels.counts) / found.labels.labelled
+    for share in (found.homophily, found.largest_component, smallest_class, found.holdings[2].inside):
         assert f"{share:.1%}" in text
     assert "undirected" in text
     assert "40 of 80 │ 2 │ 1,000" in text
     assert "a GCN of 3 layers, width 256" in text
-    assert "a GCN of 4 layers, width 32" in str(tables(found)[2].caption)
+    assert "a GCN of 4 layers, width 32" in str(tables_of(found)[2].caption)
     assert max(map(len, shown(graph, width=80).splitlines())) <= 80
     assert "…" not in shown(graph, width=80)
 
@@ -213,7 +211,7 @@ def test_tables_say_what_was_found():
 def test_no_parts_no_batches():
     found = inspect(lmc.synthetic(nodes=50), parts=[])
     assert found.holdings == ()
-    assert tables(found)[2].row_count == 0
+    assert tables_of(found)[2].row_count == 0
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from rich.filesize import decimal
-from rich.table import Table
 from scipy.sparse import csgraph
 from torch import Tensor
 
@@ -70,17 +68,8 @@ class Labels(NamedTuple):
     counts: tuple[int, ...]
     """How many of them have each class or label; empty in a regression."""
 
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The counts over the labelled nodes.
 
-        >>> Labels("multiclass", 2, 4, (1, 3)).shares
-        (0.25, 0.75)
-        """
-        return tuple(count / self.labelled for count in self.counts)
-
-
-class Spread(NamedTuple):
+class PerBatch(NamedTuple):
     """A number per batch, over the batches of an epoch."""
 
     mean: float
@@ -105,9 +94,9 @@ class Holding:
     parts: int
     parts_per_batch: int
     batches: int
-    nodes: Spread
-    halo: Spread
-    messages: Spread
+    nodes: PerBatch
+    halo: PerBatch
+    messages: PerBatch
     inside: float
     need: Need
 
@@ -289,94 +278,13 @@ def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list
         parts=parts,
         parts_per_batch=size,
         batches=len(nodes),
-        nodes=_spread(nodes),
-        halo=_spread(halo),
-        messages=_spread(messages),
+        nodes=_per_batch(nodes),
+        halo=_per_batch(halo),
+        messages=_per_batch(messages),
         inside=inside / sum(messages),
         need=max(needs, key=lambda each: each.step),
     )
 
 
-def _spread(numbers: list[int]) -> Spread:
-    return Spread(sum(numbers) / len(numbers), max(numbers))
-
-
-# -- as tables -----------------------------------------------------------------------------------
-
-
-def tables(inspection: Inspection) -> list[Table]:
-    """The same for people: the graph, its features and labels, its batches.
-
-    >>> import lmc
-    >>> [table.title for table in tables(inspect(lmc.synthetic(nodes=200)))]
-    ['Graph', 'Features and labels', 'What a batch holds: mean (largest)']
-    """
-    return [_graph_table(inspection), _node_table(inspection), _batch_table(inspection)]
-
-
-def _graph_table(found: Inspection) -> Table:
-    degrees = found.degrees
-    return _facts(
-        "Graph",
-        {
-            "nodes": f"{found.nodes:,}",
-            "edges": f"{found.edges:,}, {'directed' if found.directed else 'undirected (both ways counted)'}",
-            "self-loops": f"{found.self_loops:,}",
-            "weights": "yes" if found.weighted else "no",
-            "neighbours, smallest to largest": f"{degrees.smallest:,} to {degrees.largest:,}",
-            "neighbours, median and mean": f"{degrees.median:,g} and {degrees.mean:,.1f}",
-            "isolated nodes": f"{degrees.isolated:,}",
-            "connected components": f"{found.components:,}, the largest {_percent(found.largest_component)}",
-            "homophily (edges within a class)": _percent(found.homophily),
-        },
-    )
-
-
-def _node_table(found: Inspection) -> Table:
-    features, labels, split = found.features, found.labels, found.split
-    empty = features.smallest is None
-    facts = {
-        "features": f"{features.width:,}, {features.dtype}",
-        "smallest to largest": "-" if empty else f"{features.smallest:.4g} to {features.largest:.4g}",
-        "zeros": _percent(features.zeros),
-        "task": labels.task,
-        "targets" if labels.task == "regression" else "classes": f"{labels.classes:,}",
-    }
-    if labels.counts:
-        ends = (min(labels.counts), max(labels.counts))
-        sizes = (f"{count:,} nodes ({_percent(count / labels.labelled)})" for count in ends)
-        facts["smallest and largest class"] = " and ".join(sizes)
-    facts["train, val, test"] = f"{split.train:,}, {split.val:,}, {split.test:,}"
-    facts["in no split"] = f"{split.unused:,}"
-    return _facts("Features and labels", facts)
-
-
-def _batch_table(found: Inspection) -> Table:
-    hidden, layers = found.model
-    caption = f"Memory is an estimate: LMC at alpha 0, a GCN of {layers} layers, width {hidden:,}"
-    if found.holdings:
-        caption += f"; histories take {decimal(found.holdings[0].need.histories)} besides"
-    table = Table(title="What a batch holds: mean (largest)", caption=caption)
-    for column in ("clusters", "batches", "nodes", "halo", "messages", "inside", "a step"):
-        table.add_column(column, justify="right")
-    for holding in found.holdings:
-        # In two lines, so that the table fits into 80 columns.
-        table.add_row(
-            f"{holding.parts_per_batch:,} of {holding.parts:,}",
-            f"{holding.batches:,}",
-            *(f"{s.mean:,.0f}\n({s.largest:,})" for s in (holding.nodes, holding.halo, holding.messages)),
-            _percent(holding.inside),
-            decimal(holding.need.step),
-        )
-    return table
-
-
-def _facts(title: str, facts: dict[str, str]) -> Table:
-    table = Table(title=title, show_header=False)
-    for name, value in facts.items():
-        table.add_row(name, value)
-    return table
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+def _per_batch(numbers: list[int]) -> PerBatch:
+    return PerBatch(sum(numbers) / len(numbers), max(numbers))

@@ -13,7 +13,7 @@ from pathlib import Path
 from lmc.cli import main
 
 COMMAND = str(Path(sys.executable).with_name("lmc"))
-METHODS = {
+METHOD_FLAGS = {
     "gd": [],
     "sgd": [],
     "cluster": [],
@@ -69,7 +69,7 @@ def fails(code, *arguments, through=run, **options):
 def arguments(graph, method="lmc", epochs=10):
     sizes = ["--hidden", "8", "--layers", "2", "--dropout", "0.3", "--norm", "batch"]
     batches = ["--parts", "6", "--parts-per-batch", "2"]
-    return ["--data", graph, *sizes, "--method", method, *METHODS[method], *batches, "--epochs", epochs]
+    return ["--data", graph, *sizes, "--method", method, *METHOD_FLAGS[method], *batches, "--epochs", epochs]
 
 
 def wait_for_epochs(folder, number, process):

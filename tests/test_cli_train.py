@@ -13,7 +13,7 @@ import torch
 import lmc
 from commands import (
     COMMAND,
-    METHODS,
+    METHOD_FLAGS,
     arguments,
     best_weights,
     called,
@@ -88,7 +88,7 @@ def test_defaults_need_no_reading(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "synthetic-gcn-lmc" / "best.safetensors").exists()
 
 
-LONG = [method for method in METHODS if method != "lmc"]
+LONG = [method for method in METHOD_FLAGS if method != "lmc"]
 
 
 @pytest.mark.parametrize(

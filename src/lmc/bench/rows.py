@@ -26,7 +26,7 @@ HIDDEN = 256
 COARSE = BatchOptions(parts=80, parts_per_batch=40)
 
 
-class Row(NamedTuple):
+class TimedRow(NamedTuple):
     """What takes turns: an epoch to be timed, and how accurate the model is on the validation nodes."""
 
     epoch: Callable[[], None]
@@ -40,7 +40,7 @@ def own(
     make_model: Callable[[lmc.Graph], Any] | None = None,
     lr: float = 1e-2,
     decay_over: int | None = None,
-) -> Row:
+) -> TimedRow:
     """A method of this library.
 
     `make_model=None` is the GCN of the benchmark. Over `decay_over` epochs the learning rate falls to zero,
@@ -64,7 +64,7 @@ def own(
         if scheduler is not None:
             scheduler.step()
 
-    return Row(epoch, lambda: evaluate(graph, lmc.predict(graph, model))["val"])
+    return TimedRow(epoch, lambda: evaluate(graph, lmc.predict(graph, model))["val"])
 
 
 @cache
@@ -91,7 +91,7 @@ def gcnii(graph: lmc.Graph) -> lmc.GCNII:
     return lmc.GCNII(graph.num_features, HIDDEN, graph.num_classes, layers=4, dropout=0.5)
 
 
-def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) -> Row:
+def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) -> TimedRow:
     """PyG's own full-batch training, with the normalised adjacency in CSR and computed once."""
     torch.manual_seed(0)
     a = lmc.normalize(graph)
@@ -111,7 +111,7 @@ def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) 
         with evaluating(model), torch.no_grad():
             return evaluate(graph, model(graph.x, adjacency))["val"]
 
-    return Row(epoch, validate)
+    return TimedRow(epoch, validate)
 
 
 def _pyg_gcn(graph: lmc.Graph, normalize: bool) -> Any:
@@ -141,7 +141,7 @@ class _PyGGCNII(nn.Module):
         return out
 
 
-def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Row:
+def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> TimedRow:
     """The floor: the dense and sparse products of an LMC epoch (GCN, alpha = 0) alone, on its shapes."""
     _load_kernels()
     batches = list(lmc.batches(graph, lmc.partition(graph, parts), parts_per_batch))
@@ -163,10 +163,10 @@ def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Ro
             batch.transposed_block().times(out, halo_out) @ weights[2]
             batch.transposed_block().times(inside, halo) @ weights[1]
 
-    return Row(epoch)
+    return TimedRow(epoch)
 
 
-def preparation(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Row:
+def preparation(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> TimedRow:
     """What comes before the first step: normalise, add up the features, partition, build the first batch."""
     _load_kernels()
 
@@ -178,4 +178,4 @@ def preparation(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) ->
         clusters = lmc.partition(fresh, parts, cache=False)
         next(lmc.batches(fresh, clusters, parts_per_batch))
 
-    return Row(epoch)
+    return TimedRow(epoch)

@@ -12,10 +12,10 @@ from typing import Any
 
 import lmc
 from lmc import memory_use
-from lmc.bench.rows import Row
+from lmc.bench.rows import TimedRow
 from lmc.malloc import give_back_large_buffers
 
-Make = Callable[[lmc.Graph], Row]
+Make = Callable[[lmc.Graph], TimedRow]
 Load = Callable[[], lmc.Graph]
 
 

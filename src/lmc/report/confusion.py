@@ -14,7 +14,7 @@ _DRAWN = 100  # classes up to which there is a map at all: its cells grow with t
 _PAIRS = 10
 
 
-class Cell(NamedTuple):
+class HeatCell(NamedTuple):
     """How many nodes, their share of the true class from 0 to 1, and what hovering says."""
 
     nodes: str
@@ -23,7 +23,7 @@ class Cell(NamedTuple):
     note: str
 
 
-class Pair(NamedTuple):
+class ConfusedPair(NamedTuple):
     """A class taken for another."""
 
     true: int
@@ -38,8 +38,8 @@ class HeatMap:
 
     split: str
     classes: int
-    rows: Sequence[Sequence[Cell]]
-    pairs: Sequence[Pair]
+    rows: Sequence[Sequence[HeatCell]]
+    pairs: Sequence[ConfusedPair]
 
     @property
     def compact(self) -> bool:
@@ -52,7 +52,7 @@ def heat_map(confusion: Confusion) -> HeatMap:
 
     >>> heat = heat_map(Confusion("test", [[3, 1], [0, 4]]))
     >>> [[cell.share for cell in row] for row in heat.rows], heat.pairs[0]
-    ([[0.75, 0.25], [0.0, 1.0]], Pair(true=0, predicted=1, nodes='1', share='25.0 %'))
+    ([[0.75, 0.25], [0.0, 1.0]], ConfusedPair(true=0, predicted=1, nodes='1', share='25.0 %'))
     """
     counts = confusion.counts
     totals = [sum(row) for row in counts]
@@ -68,14 +68,14 @@ def heat_map(confusion: Confusion) -> HeatMap:
         if count and true != predicted
     )
     pairs = [
-        Pair(true, predicted, f"{-less:,}", formats.share(-less, totals[true]))
+        ConfusedPair(true, predicted, f"{-less:,}", formats.share(-less, totals[true]))
         for less, true, predicted in wrong[:_PAIRS]
     ]
     return HeatMap(confusion.split, len(counts), rows, pairs)
 
 
-def _cell(true: int, predicted: int, count: int, total: int) -> Cell:
+def _cell(true: int, predicted: int, count: int, total: int) -> HeatCell:
     of_class = f", {formats.share(count, total)} of class {true}" if count else ""
     note = f"class {true}, predicted {predicted}: {count:,}{of_class}"
     share = round(count / total, 3) if total else 0.0
-    return Cell(f"{count:,}", share, true == predicted, note)
+    return HeatCell(f"{count:,}", share, true == predicted, note)

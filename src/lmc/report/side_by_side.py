@@ -10,7 +10,7 @@ from lmc.report import formats
 from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
 
-METHODS = {
+METHOD_TITLES = {
     "lmc": "LMC",
     "gas": "GAS",
     "cluster": "Cluster-GCN",
@@ -22,7 +22,7 @@ METHODS = {
 _PLACES = ("processor", "platform", "threads")  # what seconds depend on
 
 
-class Cell(NamedTuple):
+class ComparedValue(NamedTuple):
     """A value as text, and whether it is the best of its column."""
 
     text: str
@@ -39,14 +39,14 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class ComparisonTable:
     """Titles, and cells for every run."""
 
     titles: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[ComparedValue]]
 
 
-def results(runs: Sequence[NamedRun]) -> Table:
+def results(runs: Sequence[NamedRun]) -> ComparisonTable:
     """What each run reached, and what it took; a short time to a poor value is not marked as best."""
     records = [record for _, _, record in runs]
     higher = all(record.higher_is_better for record in records) if comparable(records) else None
@@ -64,24 +64,24 @@ def results(runs: Sequence[NamedRun]) -> Table:
         Column("peak memory", lambda run: run.peak_memory, formats.size, False),
     )
     by_column = [_cells(column, records) for column in columns]
-    ends = [Cell(_end(record)) for record in records]
+    ends = [ComparedValue(_end(record)) for record in records]
     titles = [*(column.title for column in columns), "stopped"]
-    return Table(titles, list(zip(*by_column, ends, strict=True)))
+    return ComparisonTable(titles, list(zip(*by_column, ends, strict=True)))
 
 
 def method_of(run: ReportedRun) -> str:
     """The method's name as people write it."""
     name = run.setting("method", "name") or formats.NOTHING
-    return METHODS.get(name, name)
+    return METHOD_TITLES.get(name, name)
 
 
-def differences(runs: Sequence[NamedRun]) -> Table | None:
+def differences(runs: Sequence[NamedRun]) -> ComparisonTable | None:
     """The settings in which the runs differ, or None where there are none."""
     settings = [flat(record.config) for _, _, record in runs]
     keys = list(dict.fromkeys(key for values in settings for key in values))
     keys = [key for key in keys if len({values.get(key, formats.NOTHING) for values in settings}) > 1]
-    rows = [[Cell(values.get(key, formats.NOTHING)) for key in keys] for values in settings]
-    return Table(keys, rows) if keys else None
+    rows = [[ComparedValue(values.get(key, formats.NOTHING)) for key in keys] for values in settings]
+    return ComparisonTable(keys, rows) if keys else None
 
 
 def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -124,16 +124,16 @@ def notes(runs: Sequence[NamedRun]) -> list[str]:
     return found
 
 
-def _cells(column: Column, records: Sequence[ReportedRun]) -> list[Cell]:
+def _cells(column: Column, records: Sequence[ReportedRun]) -> list[ComparedValue]:
     values = [column.value(record) for record in records]
     texts = [column.show(value) for value in values]
     known = [value for value in values if is_finite(value)]
     if column.higher is None or not known:
-        return [Cell(text) for text in texts]
+        return [ComparedValue(text) for text in texts]
     # By their text: of two values that read the same, a reader sees no better one.
     best = column.show(max(known) if column.higher else min(known))
     differ = len(set(texts) - {formats.NOTHING}) > 1
-    return [Cell(text, differ and text == best) for text in texts]
+    return [ComparedValue(text, differ and text == best) for text in texts]
 
 
 def _count(value: float | None) -> str:

@@ -5,14 +5,14 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
-from matplotlib.figure import Figure
 
 from commands import called
 from lmc.paper import batch_size
 from lmc.paper.batch_size import RATES
 from lmc.paper.experiments import EXPERIMENTS
-from lmc.paper.outcome import Outcome, Spread, Table
-from lmc.paper.setup import METHODS
+from lmc.paper.figures import epoch_chart
+from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable
+from lmc.paper.setup import METHOD_SETTINGS
 from lmc.paper.writing import write_page
 
 # `make test-long` has the others, some of which start processes of their own.
@@ -70,7 +70,7 @@ def test_one_of_the_models(folder, tmp_path):
     scale = ("--quick", "--epochs", 1, "--model", "gcnii", "--data", "cora")
     done = called("paper", "prediction", *scale, "--root", folder, "--out", tmp_path)
     rows = check("prediction", tmp_path, done)["tables"][0]["rows"]
-    assert [(row[0], row[1]) for row in rows] == [("GCNII", method) for method in METHODS]
+    assert [(row[0], row[1]) for row in rows] == [("GCNII", method) for method in METHOD_SETTINGS]
 
 
 def test_batch_sizes_of_ones_own(folder, tmp_path):
@@ -111,15 +111,15 @@ def test_what_there_is_and_what_there_is_not(tmp_path):
 
 
 def test_tables_say_no_more_than_was_measured():
-    table = Table("t", ["a", "b"], [[Spread([1.0]), None], [Spread([1.0, 2.0]), 3]])
+    table = ResultTable("t", ["a", "b"], [[MeanOfRuns([1.0]), None], [MeanOfRuns([1.0, 2.0]), 3]])
     assert table.cells() == [["1.00", "-"], ["1.50 ± 0.71", "3"]]
     assert table.raw()["rows"] == [[[1.0], None], [[1.0, 2.0], 3]]
 
 
 def test_one_page_of_several_experiments_is_complete_in_itself(tmp_path):
-    figure = Figure()
-    drawn = Outcome({}, ["half of <the> data"], findings=["LMC first"], figures={"arxiv": figure})
-    measured = Outcome({}, [], [Table("accuracies", ["GAS"], [[Spread([71.25])]])])
+    chart = epoch_chart({"LMC": [0.5, 0.6]}, "accuracy")
+    drawn = Outcome({}, ["half of <the> data"], findings=["LMC first"], figures={"arxiv": [chart]})
+    measured = Outcome({}, [], [ResultTable("accuracies", ["GAS"], [[MeanOfRuns([71.25])]])])
     write_page(tmp_path / "index.html", {"ablation": drawn, "memory": measured})
     page = (tmp_path / "index.html").read_text()
     for shown in ("half of &lt;the&gt; data", "LMC first", "71.25", EXPERIMENTS["memory"].title):

@@ -268,7 +268,7 @@ def _compare(tree: Any, methods: list[str], target: float | None, out: Path, qui
             print(f"lmc: interrupted; the same command with --out {out} goes on", file=sys.stderr)
             return
     target, rows = comparison.compare(results, target)
-    comparison.write(out, rows, target, results)
+    comparison.write(out, rows, target)
     console.print(comparison.table(rows, target))
     page = write_report([out / method for method in configs], out / "report.html")
     print(f"report: {page}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmc.paper.figures import band
-from lmc.paper.outcome import Outcome, Table, Value, ranked
+from lmc.paper.figures import mean_chart
+from lmc.paper.outcome import Outcome, ResultTable, Value, ranked
 from lmc.paper.setup import (
     LARGE_BATCH,
-    METHODS,
+    METHOD_SETTINGS,
     SMALL_BATCH,
     Scale,
     about_data,
@@ -29,20 +29,18 @@ SCENES: dict[str, tuple[int, float, dict[str, Any]]] = {
 
 def ablation(scale: Scale) -> Outcome:
     """C_f and C_b, C_f alone, and GAS, which has neither."""
-    from matplotlib.figure import Figure
-
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(30)
     outcome = Outcome({"runs": len(seeds), "epochs": epochs, "scenes": SCENES}, about_data(graphs))
     for name, graph in graphs.items():
         settings = settings_of("GCN", name)
         outcome.settings[name] = settings
-        figure = Figure(figsize=(11, 4.2), layout="constrained")
+        charts = []
         rows: list[list[Value]] = []
-        for axes, (scene, (size, lr, options)) in zip(figure.subplots(1, 2), SCENES.items(), strict=True):
+        for scene, (size, lr, options) in SCENES.items():
             methods = {
                 "C_f & C_b": options,
                 "C_f": options | {"compensate_backward": False},
-                "GAS": METHODS["GAS"],
+                "GAS": METHOD_SETTINGS["GAS"],
             }
             found, best = {}, {}
             for method in shown(methods, f"ablation, {scene} batches of {name}"):
@@ -55,9 +53,9 @@ def ablation(scale: Scale) -> Outcome:
                 rows.append([f"{scene} ({size} of 80)", method, best[method], at_best(found[method], "test")])
             outcome.curves[f"{name}, {scene}"] = curves_of(found)
             outcome.findings.append(f"{name}, {scene} batches, best val: {ranked(best)}.")
-            band(axes, found, "test", over="epochs")
-            axes.set_title(f"{scene} batches")
-            axes.legend()
-        outcome.figures[name] = figure
-        outcome.tables.append(Table(f"{name}: accuracy, %", ["batch", "method", "best val", "test"], rows))
+            charts.append(mean_chart(found, "test", "epochs", title=f"{scene} batches"))
+        outcome.figures[name] = charts
+        outcome.tables.append(
+            ResultTable(f"{name}: accuracy, %", ["batch", "method", "best val", "test"], rows)
+        )
     return outcome

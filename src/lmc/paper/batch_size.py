@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from lmc.data.graph import Graph
 from lmc.paper import numbers
-from lmc.paper.figures import band
-from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.figures import mean_chart
+from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value
 from lmc.paper.setup import (
-    METHODS,
+    METHOD_SETTINGS,
     SMALL_BATCH,
     Scale,
     Tree,
@@ -43,8 +43,6 @@ HEADS = [
 
 def batch_size(scale: Scale) -> Outcome:
     """Accuracy by clusters a batch (of 80), and epochs until a validation accuracy that every run reaches."""
-    from matplotlib.figure import Figure
-
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(20)
     rates, sizes = RATES[:1] if scale.quick else RATES, scale.clusters or SIZES
     outcome = Outcome({"runs": len(seeds), "epochs": epochs, "learning rates": rates}, about_data(graphs))
@@ -54,13 +52,12 @@ def batch_size(scale: Scale) -> Outcome:
     for name, graph in graphs.items():
         settings = settings_of("GCN", name)
         outcome.settings[name] = settings | {"LMC": SMALL_BATCH}
-        figure = Figure(figsize=(3.5 * (1 + len(sizes)), 3.8), layout="constrained")
+        charts = []
         rows: list[list[Value]] = []
-        panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
-        for size, axes in shown(zip(sizes, panels, strict=True), f"batch-size on {name}"):
+        for size in shown(sizes, f"batch-size on {name}"):
             found: dict[str, list[Result]] = {}
             chosen = {}
-            for method, given in (("GAS", METHODS["GAS"]), ("LMC", SMALL_BATCH)):
+            for method, given in (("GAS", METHOD_SETTINGS["GAS"]), ("LMC", SMALL_BATCH)):
                 run = with_method(settings, given)
                 chosen[method], found[method] = _searched(graph, run, size, epochs, seeds, rates)
             outcome.curves[f"{name}, {size}"] = curves_of(found)
@@ -74,17 +71,15 @@ def batch_size(scale: Scale) -> Outcome:
                 best, tests = at_best(results, "val"), at_best(results, "test")
                 rate = f"{chosen[method]:g}"
                 rows.append([size, method, rate, best, tests, paper, 100 * common, *first[method]])
-            band(axes, found, "val", over="epochs")
-            axes.set_title(f"{size} of {PARTS} clusters")
+            charts.append(mean_chart(found, "val", "epochs", title=f"{size} of {PARTS} clusters"))
             outcome.findings.append(_finding(size, found, first, common))
-        axes.legend()
-        outcome.figures[name] = figure
-        outcome.tables.append(Table(f"{name}: small batches", HEADS, rows))
+        outcome.figures[name] = charts
+        outcome.tables.append(ResultTable(f"{name}: small batches", HEADS, rows))
     return outcome
 
 
 def _finding(
-    size: int, found: Mapping[str, Sequence[Result]], first: Mapping[str, Sequence[Spread]], goal: float
+    size: int, found: Mapping[str, Sequence[Result]], first: Mapping[str, Sequence[MeanOfRuns]], goal: float
 ) -> str:
     """Who is first at the goal, and who ends higher."""
     highest = {method: _mean_best(results) for method, results in found.items()}
@@ -117,8 +112,8 @@ def _mean_best(results: Sequence[Result]) -> float:
     return statistics.fmean(map(best_val, results))
 
 
-def _epochs_to(goal: float, results: Sequence[Result]) -> Spread:
+def _epochs_to(goal: float, results: Sequence[Result]) -> MeanOfRuns:
     """When each run first reaches a goal that it does reach."""
-    return Spread(
+    return MeanOfRuns(
         [float(next(r.epoch for r in result.history if (r.val or 0.0) >= goal)) for result in results]
     )

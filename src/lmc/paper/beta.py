@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Table, Value, ranked
+from lmc.paper.outcome import Outcome, ResultTable, Value, ranked
 from lmc.paper.setup import (
     LARGE_BATCH,
     SMALL_BATCH,
@@ -57,5 +57,5 @@ def _searched(
                 rows.append([size, str(value), best[str(value)], tests, paper[size].get(value)])
             outcome.findings.append(f"{name}, {size} of 80, best val by {option}: {ranked(best)}.")
         heads = ["clusters", option, "best val, %", "test, %", "paper, %"]
-        outcome.tables.append(Table(f"{name}: LMC over {option}", heads, rows))
+        outcome.tables.append(ResultTable(f"{name}: LMC over {option}", heads, rows))
     return outcome

@@ -8,10 +8,10 @@ from lmc.batching.partition import partition
 from lmc.batching.reserved import reserved_messages
 from lmc.bench.run import peaks_of, seconds_of
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value
 from lmc.paper.setup import (
     LARGE,
-    METHODS,
+    METHOD_SETTINGS,
     Scale,
     about_data,
     console,
@@ -34,15 +34,17 @@ def epoch_time(scale: Scale) -> Outcome:
         for model in scale.models():
             settings = settings_of(model, name)
             outcome.settings[f"{name}, {model}"] = settings
-            methods = {m: METHODS[m] for m in ("CLUSTER", "GAS", "FM")} | {"LMC": settings["method"]}
+            methods = {m: METHOD_SETTINGS[m] for m in ("CLUSTER", "GAS", "FM")} | {"LMC": settings["method"]}
             jobs = {m: job_of(with_method(settings, given), name, scale.root) for m, given in methods.items()}
             found = seconds_of(jobs, rounds, f"epoch-time, {model}", console())
             for method, seconds in found.items():
                 paper = numbers.EPOCH_TIME.get(name, {}).get((model, method))
-                rows.append([model, method, Spread(seconds), paper])
+                rows.append([model, method, MeanOfRuns(seconds), paper])
             ratio = statistics.median(found["LMC"]) / statistics.median(found["GAS"])
             outcome.findings.append(f"{model} on {name}: an epoch of LMC takes {ratio:.2f} times one of GAS.")
-        outcome.tables.append(Table(f"{name}: seconds an epoch", ["model", "method", "here", "paper"], rows))
+        outcome.tables.append(
+            ResultTable(f"{name}: seconds an epoch", ["model", "method", "here", "paper"], rows)
+        )
     return outcome
 
 
@@ -60,10 +62,12 @@ def memory(scale: Scale) -> Outcome:
         outcome.settings[name] = settings
         clusters = partition(graph, parts)
         sizes = {"1": 1, "default": settings["training"]["parts_per_batch"]}
-        runs = {("all", "GD"): with_method(settings, METHODS["GD"])}
+        runs = {("all", "GD"): with_method(settings, METHOD_SETTINGS["GD"])}
         for batch, size in sizes.items():
             sized = merged(settings, {"training": {"parts_per_batch": size}})
-            runs |= {(batch, m): sized if m == "LMC" else with_method(sized, METHODS[m]) for m in NAMES}
+            runs |= {
+                (batch, m): sized if m == "LMC" else with_method(sized, METHOD_SETTINGS[m]) for m in NAMES
+            }
         jobs = {" ".join(key): job_of(run, name, scale.root) for key, run in runs.items()}
         peaks = peaks_of(jobs, f"memory on {name}", console()) if graph.num_features else {}
         rows: list[list[Value]] = []
@@ -76,7 +80,7 @@ def memory(scale: Scale) -> Outcome:
             here = [None if peak is None else peak / 1e6, 100 * share[0], 100 * share[1]]
             rows.append([batch, method, here[0], paper[0], here[1], paper[1], here[2], paper[2]])
         heads = ["clusters", "method", "MB", "paper", "forward, %", "paper", "backward, %", "paper"]
-        outcome.tables.append(Table(f"{name}: memory and reserved messages", heads, rows, digits=0))
+        outcome.tables.append(ResultTable(f"{name}: memory and reserved messages", heads, rows, digits=0))
         if peaks:
             one, whole = peaks["1 LMC"] / 1e6, peaks["all GD"] / 1e6
             outcome.findings.append(

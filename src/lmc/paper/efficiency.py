@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lmc.bench.run import peaks_of
 from lmc.paper import numbers
-from lmc.paper.figures import band
-from lmc.paper.outcome import Outcome, Spread, Table, Value
+from lmc.paper.figures import mean_chart
+from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value
 from lmc.paper.setup import (
-    METHODS,
+    METHOD_SETTINGS,
     Scale,
     about_data,
     best_val,
@@ -26,8 +26,6 @@ COMPARED = ("GD", "CLUSTER", "GAS", "FM", "LMC")
 
 def efficiency(scale: Scale) -> Outcome:
     """Epochs and seconds until the validation accuracy of full-batch training; peak memory above the data."""
-    from matplotlib.figure import Figure
-
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(60)
     outcome = Outcome({"runs": len(seeds), "epochs": epochs}, about_data(graphs))
     outcome.differences += [
@@ -39,7 +37,7 @@ def efficiency(scale: Scale) -> Outcome:
         rows: list[list[Value]] = []
         for model in scale.models():
             settings = settings_of(model, name)
-            methods = METHODS | {"LMC": settings["method"]}
+            methods = METHOD_SETTINGS | {"LMC": settings["method"]}
             found = {
                 method: [
                     trained(graph, with_method(settings, methods[method]), s, epochs=epochs) for s in seeds
@@ -55,8 +53,8 @@ def efficiency(scale: Scale) -> Outcome:
                 reached = [compare({method: result}, target)[1][0] for result in results]
                 paper = numbers.EFFICIENCY.get(name, {}).get((model, method), (None, None, None))
                 have = [row for row in reached if row.epochs is not None and row.seconds is not None]
-                took = Spread([float(row.epochs or 0) for row in have]) if have else None
-                seconds = Spread([row.seconds or 0.0 for row in have]) if have else None
+                took = MeanOfRuns([float(row.epochs or 0) for row in have]) if have else None
+                seconds = MeanOfRuns([row.seconds or 0.0 for row in have]) if have else None
                 count = f"{len(have)} of {len(seeds)}"
                 peak = peaks[method] / 1e6
                 rows.append([model, method, count, took, paper[0], seconds, paper[1], peak, paper[2]])
@@ -65,12 +63,10 @@ def efficiency(scale: Scale) -> Outcome:
             outcome.findings.append(
                 f"{model} on {name}, to {100 * target:.2f} %: {', '.join(needed.values())}."
             )
-            figure = Figure(figsize=(11, 4.2), layout="constrained")
-            left, right = figure.subplots(1, 2)
-            band(left, found, "loss")
-            band(right, found, "test")
-            left.legend()
-            outcome.figures[f"{name}-{model}"] = figure
+            outcome.figures[f"{name}-{model}"] = [
+                mean_chart(found, "loss", "seconds of training"),
+                mean_chart(found, "test", "seconds of training"),
+            ]
             outcome.settings[f"{name}, {model}"] = settings | {"target": target}
         heads = [
             "model",
@@ -83,5 +79,5 @@ def efficiency(scale: Scale) -> Outcome:
             "MB",
             "paper",
         ]
-        outcome.tables.append(Table(f"{name}: until full-batch accuracy", heads, rows, digits=1))
+        outcome.tables.append(ResultTable(f"{name}: until full-batch accuracy", heads, rows, digits=1))
     return outcome

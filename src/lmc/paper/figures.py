@@ -1,60 +1,57 @@
-"""Curves: a mean over runs, with its deviation as a band."""
+"""Charts of experiments: a mean over runs with its deviation as a band, or a value after each epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lmc.report.charts import Chart, Line, Style
 from lmc.training.records import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 WINDOW = 5
 """Epochs over which an accuracy is smoothed, as the paper does, since it is unstable."""
 
-
-def curves(found: Mapping[str, Sequence[Result]], what: str, title: str) -> Figure:
-    """One set of axes: `what` is `"loss"`, `"train"`, `"val"` or `"test"`."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.subplots()
-    band(axes, found, what)
-    axes.set_title(title)
-    axes.legend()
-    return figure
+Measured = Literal["loss", "train", "val", "test"]
 
 
-def band(
-    axes: Axes,
+def mean_chart(
     found: Mapping[str, Sequence[Result]],
-    what: str,
-    over: Literal["seconds", "epochs"] = "seconds",
-) -> None:
-    """A line and a band per method, over the seconds of training or its epochs."""
-    from matplotlib.ticker import MaxNLocator
-
-    for method, results in found.items():
+    what: Measured,
+    over: Literal["seconds of training", "epochs"],
+    title: str = "",
+) -> Chart:
+    """A line and a band per method, over all of its runs."""
+    lines = []
+    for number, (method, results) in enumerate(found.items()):
         epochs = min(len(result.history) for result in results)
         seconds = [np.cumsum([r.seconds for r in result.history[:epochs]]) for result in results]
-        places = np.mean(seconds, axis=0) if over == "seconds" else np.arange(1, epochs + 1)
+        places = np.arange(1, epochs + 1) if over == "epochs" else np.mean(seconds, axis=0)
         values = np.array([_smooth(result, what, epochs) for result in results])
         mean, deviation = values.mean(axis=0), values.std(axis=0)
-        (line,) = axes.plot(places, mean, label=method)
-        axes.fill_between(places, mean - deviation, mean + deviation, alpha=0.2, color=line.get_color())
-    if over == "epochs":
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("seconds of training" if over == "seconds" else "epochs")
-    axes.set_ylabel("training loss" if what == "loss" else f"{what} accuracy")
-    axes.grid(alpha=0.3)
+        lines.append(
+            Line(method, Style.of(number), places.tolist(), mean.tolist(), deviation=deviation.tolist())
+        )
+    label = "training loss" if what == "loss" else f"{what} accuracy"
+    return Chart(over, label, lines, whole_x=over == "epochs", title=title)
 
 
-def _smooth(result: Result, what: str, epochs: int) -> NDArray[np.float64]:
+def epoch_chart(measured: Mapping[str, Sequence[float]], label: str, decades: bool = False) -> Chart:
+    """A line per name, of what was measured after each epoch.
+
+    >>> epoch_chart({"LMC": [0.5, 0.25]}, "bias").lines[0].x
+    [1, 2]
+    """
+    lines = [
+        Line(name, Style.of(number), list(range(1, len(values) + 1)), values)
+        for number, (name, values) in enumerate(measured.items())
+    ]
+    return Chart("epochs", label, lines, whole_x=True, decades=decades)
+
+
+def _smooth(result: Result, what: Measured, epochs: int) -> NDArray[np.float64]:
     values = np.array([getattr(record, what) for record in result.history[:epochs]], dtype=float)
     if what == "loss":
         return values

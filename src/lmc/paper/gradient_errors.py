@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 
 from lmc.estimators.gradient_error import GradientErrors, gradient_error
-from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.figures import epoch_chart
+from lmc.paper.outcome import Outcome, ResultTable, Value
 from lmc.paper.setup import (
-    METHODS,
+    METHOD_SETTINGS,
     SMALL_BATCH,
     Scale,
     about_data,
@@ -39,8 +40,6 @@ class Errors(Callback):
 
 def gradient_errors(scale: Scale) -> Outcome:
     """||estimate - gradient|| / ||gradient||, averaged over batches and epochs, without dropout."""
-    from matplotlib.figure import Figure
-
     graphs, epochs = scale.graphs("arxiv"), scale.epochs_of(20)
     outcome = Outcome({"epochs": epochs}, about_data(graphs))
     outcome.differences.append("Errors are measured after each epoch, on the batches of the next.")
@@ -51,30 +50,28 @@ def gradient_errors(scale: Scale) -> Outcome:
     outcome.differences.append("The paper's beta is a row of its own; LMC without a word has our default.")
     for name, graph in graphs.items():
         settings = merged(settings_of("GCN", name), {"model": {"dropout": 0.0}})
-        methods = METHODS | {"LMC": SMALL_BATCH, "LMC, paper's": settings["method"]}
+        methods = METHOD_SETTINGS | {"LMC": SMALL_BATCH, "LMC, paper's": settings["method"]}
         outcome.settings[name] = settings | {"LMC": SMALL_BATCH}
-        figure = Figure(figsize=(11, 4.2), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        error_curves: dict[str, list[float]] = {}
+        bias_curves: dict[str, list[float]] = {}
         rows: list[list[Value]] = []
         totals: dict[str, tuple[float, float]] = {}
         for method in shown(COMPARED, f"gradient-error on {name}"):
             errors = Errors()
             trained(graph, with_method(settings, methods[method]), 0, callbacks=[errors], epochs=epochs)
             found = errors.measured
-            left.plot(range(1, epochs + 1), [each["total"] for each in found], label=method)
-            right.plot(range(1, epochs + 1), [each.bias["total"] for each in found], label=method)
+            error_curves[method] = [each["total"] for each in found]
+            bias_curves[method] = [each.bias["total"] for each in found]
             by_part = [statistics.fmean(each[part] for each in found) for part in found[0]]
-            bias = statistics.fmean(each.bias["total"] for each in found)
+            bias = statistics.fmean(bias_curves[method])
             rows.append([method, *by_part, bias, statistics.fmean(e.variance["total"] for e in found)])
             totals[method] = by_part[-1], bias
-        for axes, what in ((left, "relative error of the gradient"), (right, "bias")):
-            axes.set_xlabel("epochs")
-            axes.set_ylabel(what)
-            axes.legend()
-            axes.grid(alpha=0.3)
-        outcome.figures[name] = figure
+        outcome.figures[name] = [
+            epoch_chart(error_curves, "relative error of the gradient"),
+            epoch_chart(bias_curves, "bias"),
+        ]
         heads = ["method", *found[0], "bias", "spread"]
-        outcome.tables.append(Table(f"{name}: mean relative error", heads, rows, digits=3))
+        outcome.tables.append(ResultTable(f"{name}: mean relative error", heads, rows, digits=3))
         for place, what in enumerate(("error", "bias")):
             order = sorted(totals, key=lambda method: totals[method][place])
             said = ", ".join(f"{method} {totals[method][place]:.3f}" for method in order)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from lmc.report.charts import Chart
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanOfRuns:
     """A mean over runs, with its deviation.
 
-    >>> Spread([70.0, 72.0]).shown(2)
+    >>> MeanOfRuns([70.0, 72.0]).shown(2)
     '71.00 ± 1.41'
     """
 
@@ -37,13 +36,13 @@ class Spread:
         return f"{mean} ± {self.deviation:.{digits}f}" if len(self.values) > 1 else mean
 
 
-Value = Spread | float | int | str | None
+Value = MeanOfRuns | float | int | str | None
 
 
-def ranked(found: Mapping[str, Spread | None]) -> str:
+def ranked(found: Mapping[str, MeanOfRuns | None]) -> str:
     """From the highest mean to the lowest.
 
-    >>> ranked({"GAS": Spread([70.0, 71.0]), "LMC": Spread([71.2])})
+    >>> ranked({"GAS": MeanOfRuns([70.0, 71.0]), "LMC": MeanOfRuns([71.2])})
     'LMC 71.20, GAS 70.50 ± 0.71'
     """
     known = {name: spread for name, spread in found.items() if spread is not None}
@@ -52,10 +51,11 @@ def ranked(found: Mapping[str, Spread | None]) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows under their heads.
 
-    >>> print(Table("Accuracy", ["method", "ours"], [["LMC", Spread([71.2])], ["GD", None]]).markdown())
+    >>> rows = [["LMC", MeanOfRuns([71.2])], ["GD", None]]
+    >>> print(ResultTable("Accuracy", ["method", "ours"], rows).markdown())
     **Accuracy**
     <BLANKLINE>
     | method | ours |
@@ -82,13 +82,13 @@ class Table:
 
     def raw(self) -> dict[str, Any]:
         """For JSON: every number in full, and the values behind a mean."""
-        rows = [[list(v.values) if isinstance(v, Spread) else v for v in row] for row in self.rows]
+        rows = [[list(v.values) if isinstance(v, MeanOfRuns) else v for v in row] for row in self.rows]
         return {"title": self.title, "heads": list(self.heads), "rows": rows}
 
     def _shown(self, value: Value) -> str:
         if value is None:
             return "-"
-        if isinstance(value, Spread):
+        if isinstance(value, MeanOfRuns):
             return value.shown(self.digits)
         return f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
 
@@ -101,14 +101,14 @@ class Outcome:
         settings: what it was run with.
         differences: from the paper's setting, a sentence each.
         tables: numbers.
-        figures: by name.
+        figures: by name, each of charts side by side.
         findings: what the numbers say, a sentence each, computed from them.
         curves: what every run reached after every epoch, for whoever wants to look at it otherwise.
     """
 
     settings: dict[str, Any]
     differences: list[str]
-    tables: list[Table] = field(default_factory=list)
-    figures: dict[str, Figure] = field(default_factory=dict)
+    tables: list[ResultTable] = field(default_factory=list)
+    figures: dict[str, Sequence[Chart]] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     curves: dict[str, Any] = field(default_factory=dict)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import product
 
 from lmc.paper import numbers
-from lmc.paper.outcome import Outcome, Spread, Table, Value, ranked
+from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value, ranked
 from lmc.paper.setup import (
     LARGE,
-    METHODS,
+    METHOD_SETTINGS,
     Scale,
     about_data,
     at_best,
@@ -26,17 +26,19 @@ def prediction(scale: Scale) -> Outcome:
     for name, graph in graphs.items():
         rows: list[list[Value]] = []
         epochs = scale.epochs_of(60)
-        found: dict[str, dict[str, Spread | None]] = {model: {} for model in scale.models()}
-        for model, method in shown(product(found, METHODS), f"prediction on {name}"):
+        found: dict[str, dict[str, MeanOfRuns | None]] = {model: {} for model in scale.models()}
+        for model, method in shown(product(found, METHOD_SETTINGS), f"prediction on {name}"):
             settings = settings_of(model, name)
             lmc_settings = settings["method"]
-            run = with_method(settings, lmc_settings if method == "LMC" else METHODS[method])
+            run = with_method(settings, lmc_settings if method == "LMC" else METHOD_SETTINGS[method])
             results = [trained(graph, run, seed, epochs=epochs) for seed in seeds]
             paper = numbers.PREDICTION.get(name, {}).get((model, method))
             found[model][method] = at_best(results, "test")
             rows.append([model, method, found[model][method], paper])
             outcome.settings[f"{name}, {model}"] = settings
         outcome.findings += [f"{model} on {name}: {ranked(tests)}." for model, tests in found.items()]
-        outcome.tables.append(Table(f"{name}: test accuracy, %", ["model", "method", "here", "paper"], rows))
+        outcome.tables.append(
+            ResultTable(f"{name}: test accuracy, %", ["model", "method", "here", "paper"], rows)
+        )
         outcome.differences.append(f"{name}: {epochs} epochs; the paper's presets have 300 and more.")
     return outcome

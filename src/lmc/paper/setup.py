@@ -20,7 +20,7 @@ from lmc.data.datasets import places
 from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
-from lmc.paper.outcome import Spread
+from lmc.paper.outcome import MeanOfRuns
 from lmc.runs import registry
 from lmc.runs.config import Config, merged
 from lmc.runs.presets import PRESETS
@@ -33,7 +33,7 @@ Tree = dict[str, dict[str, Any]]
 Item = TypeVar("Item")
 
 # As the paper's tables write their names.
-METHODS: dict[str, dict[str, Any]] = {
+METHOD_SETTINGS: dict[str, dict[str, Any]] = {
     method.in_paper: {"name": name} for name, method in registry.METHODS.items() if method.in_paper
 }
 MODELS = {kind.title: name for name, kind in registry.MODELS.items()}
@@ -130,11 +130,11 @@ def best_val(result: Result) -> float:
     return result.best.val or 0.0 if result.best is not None else 0.0
 
 
-def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> Spread | None:
+def at_best(results: Iterable[Result], what: Literal["val", "test"]) -> MeanOfRuns | None:
     """The metric at the best validation epoch of every run, in per cent; None where there is none."""
     found = [getattr(result.best, what) for result in results if result.best is not None]
     known = [100 * value for value in found if value is not None]
-    return Spread(known) if known else None
+    return MeanOfRuns(known) if known else None
 
 
 def curves_of(found: Mapping[str, Sequence[Result]]) -> dict[str, list[list[float | None]]]:

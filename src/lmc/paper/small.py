@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lmc.data.graph import Graph
 from lmc.paper import numbers
-from lmc.paper.figures import curves
-from lmc.paper.outcome import Outcome, Spread, Table, Value, ranked
-from lmc.paper.setup import METHODS, SMALL_BATCH, Scale, Tree, at_best, shown, trained, with_method
+from lmc.paper.figures import mean_chart
+from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value, ranked
+from lmc.paper.setup import METHOD_SETTINGS, SMALL_BATCH, Scale, Tree, at_best, shown, trained, with_method
 
 # Kipf and Welling's: two layers of 16, decay on the first alone, dropout on both inputs.
 SETTINGS: Tree = {
@@ -31,23 +31,23 @@ def small(scale: Scale) -> Outcome:
         parts, per_batch = PARTS.get(name, (20, 5))
         found, tests = {}, {}
         for method in shown(("GD", "GAS", "LMC"), f"small, {name}"):
-            run = with_method(SETTINGS, SMALL_BATCH if method == "LMC" else METHODS[method])
+            run = with_method(SETTINGS, SMALL_BATCH if method == "LMC" else METHOD_SETTINGS[method])
             found[method] = [
                 trained(graph, run, seed, epochs=epochs, parts=parts, parts_per_batch=per_batch)
                 for seed in seeds
             ]
             paper = numbers.SMALL.get(name) if method == "GD" else None
-            seconds = Spread([result.seconds for result in found[method]])
+            seconds = MeanOfRuns([result.seconds for result in found[method]])
             tests[method] = at_best(found[method], "test")
             rows.append([name, method, tests[method], paper, seconds])
         outcome.findings.append(f"{name}: {ranked(tests)}{_gap(name, tests['GD'])}.")
-        outcome.figures[name] = curves(found, "test", f"{name}: test accuracy over seconds of training")
+        outcome.figures[name] = [mean_chart(found, "test", "seconds of training", title=name)]
     heads = ["graph", "method", "test accuracy, %", "Kipf and Welling", "seconds"]
-    outcome.tables.append(Table("Small graphs", heads, rows))
+    outcome.tables.append(ResultTable("Small graphs", heads, rows))
     return outcome
 
 
-def _gap(name: str, full_batch: Spread | None) -> str:
+def _gap(name: str, full_batch: MeanOfRuns | None) -> str:
     """How far full batch is from the published mean."""
     if full_batch is None or name not in numbers.SMALL:
         return ""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 import lmc
-from lmc.paper.outcome import Outcome, Table, Value
+from lmc.paper.figures import epoch_chart
+from lmc.paper.outcome import Outcome, ResultTable, Value
 from lmc.paper.setup import Scale, shown
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from lmc.report.charts import Chart
 
 PARTS, PER_BATCH = 20, 5
 RATES = (1e-1, 3e-2, 1e-2)
@@ -23,19 +21,14 @@ ALPHAS = (0.0, 0.4, 1.0)
 
 def theory(scale: Scale) -> Outcome:
     """On a graph small enough for exact gradients, with a GCN without dropout and norm, by plain SGD."""
-    from matplotlib.figure import Figure
-
     graph = lmc.load(scale.data, scale.root) if scale.data else lmc.synthetic(nodes=3000, features=16)
     outcome = Outcome(
         {"graph": repr(graph), "clusters": PARTS, "clusters a batch": PER_BATCH, "model": "GCN 3 x 32"},
         ["The theorems speak of any graph; this is one, small enough for exact gradients."],
     )
     _unbiased(graph, scale, outcome)
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _bias(graph, scale, outcome, left)
-    _stationary(graph, scale, outcome, right)
-    outcome.figures["bias-and-gradient"] = figure
+    charts = [_bias(graph, scale, outcome), _stationary(graph, scale, outcome)]
+    outcome.figures["bias-and-gradient"] = charts
     return outcome
 
 
@@ -75,54 +68,50 @@ def _unbiased(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> None:
         rows.append([count, error, deviation / math.sqrt(count), bound])
     heads = ["batches", "||mean - gradient||", "standard error", "95 % bound"]
     title = "Theorem 1: backward SGD is unbiased (relative to ||gradient||)"
-    outcome.tables.append(Table(title, heads, rows, digits=4))
+    outcome.tables.append(ResultTable(title, heads, rows, digits=4))
     outcome.findings.append(
         f"Theorem 1: over {count} batches the mean is {error:.4f} from the gradient,"
         f" {'within' if error <= bound else 'outside'} its 95 % bound of {bound:.4f}."
     )
 
 
-def _bias(graph: lmc.Graph, scale: Scale, outcome: Outcome, axes: Axes) -> None:
+def _bias(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> Chart:
     """Theorem 2: bias <= C (eta + rho^k) + beta: it falls with the steps to a level of the learning rate."""
     epochs = scale.epochs_of(30)
     rows: list[list[Value]] = []
     ends: dict[tuple[float, float], float] = {}
+    curves: dict[str, list[float]] = {}
     for lr in shown(RATES, "theorem 2"):
         for alpha in ALPHAS:
             biases = _trained(graph, lmc.LMC(alpha), lr, epochs)[0]
-            axes.semilogy(range(1, epochs + 1), biases, label=f"lr {lr:g}, alpha {alpha:g}")
+            curves[f"lr {lr:g}, alpha {alpha:g}"] = biases
             ends[lr, alpha] = statistics.fmean(biases[-5:])
             rows.append([f"{lr:g}", f"{alpha:g}", biases[0], ends[lr, alpha]])
-    axes.set_xlabel("epochs")
-    axes.set_ylabel("bias over ||gradient||")
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
     heads = ["learning rate", "alpha", "bias after one epoch", "bias at the end"]
-    outcome.tables.append(Table("Theorem 2: the bias of LMC", heads, rows, digits=4))
+    outcome.tables.append(ResultTable("Theorem 2: the bias of LMC", heads, rows, digits=4))
     by_rate = ", ".join(f"{ends[lr, 0.0]:.4f} at lr {lr:g}" for lr in RATES)
     by_alpha = ", ".join(f"{ends[RATES[-1], alpha]:.4f} at alpha {alpha:g}" for alpha in ALPHAS)
     outcome.findings.append(
         f"Theorem 2: with alpha 0 the bias ends at {by_rate}; with lr {RATES[-1]:g} at {by_alpha}."
     )
+    return epoch_chart(curves, "bias over ||gradient||", decades=True)
 
 
-def _stationary(graph: lmc.Graph, scale: Scale, outcome: Outcome, axes: Axes) -> None:
+def _stationary(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> Chart:
     """Theorem 3: the norm of the full gradient goes to zero."""
     epochs = scale.epochs_of(60)
     rows: list[list[Value]] = []
+    curves: dict[str, list[float]] = {}
     methods = {"LMC": lmc.LMC(0.0), "GAS": lmc.GAS(), "CLUSTER": lmc.ClusterGCN(), "GD": lmc.FullBatch()}
     for name in shown(methods, "theorem 3"):
         norms = _trained(graph, methods[name], 1e-1, epochs)[1]
-        axes.semilogy(range(1, epochs + 1), norms, label=name)
+        curves[name] = norms
         rows.append([name, norms[0], statistics.fmean(norms[-5:])])
-    axes.set_xlabel("epochs")
-    axes.set_ylabel("norm of the full gradient")
-    axes.legend()
-    axes.grid(alpha=0.3)
     heads = ["method", "after one epoch", "at the end"]
-    outcome.tables.append(Table("Theorem 3: ||gradient|| in training", heads, rows, digits=5))
+    outcome.tables.append(ResultTable("Theorem 3: ||gradient|| in training", heads, rows, digits=5))
     said = ", ".join(f"{row[0]} {row[2]:.5f}" for row in rows)
     outcome.findings.append(f"Theorem 3: the gradient's norm ends at {said}.")
+    return epoch_chart(curves, "norm of the full gradient", decades=True)
 
 
 def _trained(

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lmc.files import write_atomically
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.outcome import Outcome
+from lmc.report.charts import Chart
+from lmc.report.drawing import figure_of, saved
 from lmc.runs.environment import environment
 
 
 def write(folder: Path, name: str, outcome: Outcome) -> Path:
     """`NAME.md`, `NAME.json`, and `NAME-FIGURE.png` and `.svg`; the path of the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    for figure, drawn in outcome.figures.items():
-        for form in ("png", "svg"):
-            file = folder / f"{name}-{figure}.{form}"
-            write_atomically(file, lambda opened, form=form: drawn.savefig(opened, format=form, dpi=120))  # type: ignore[misc]  # noqa: B023
+    for figure, charts in outcome.figures.items():
+        _write_image(folder / f"{name}-{figure}.png", charts, "png")
+        _write_image(folder / f"{name}-{figure}.svg", charts, "svg")
     made = environment()
     content = {
         "experiment": name,
@@ -73,7 +73,7 @@ def write_page(file: Path, outcomes: Mapping[str, Outcome]) -> None:
             "name": name,
             "about": EXPERIMENTS[name],
             "outcome": outcome,
-            "figures": {title: _embedded(drawn) for title, drawn in outcome.figures.items()},
+            "figures": {title: _embedded(charts) for title, charts in outcome.figures.items()},
         }
         for name, outcome in outcomes.items()
     ]
@@ -82,7 +82,10 @@ def write_page(file: Path, outcomes: Mapping[str, Outcome]) -> None:
     write_atomically(file, lambda opened: opened.write(page.encode()))
 
 
-def _embedded(figure: Any) -> str:
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=120)
-    return base64.b64encode(drawn.getvalue()).decode()
+def _write_image(file: Path, charts: Sequence[Chart], form: Literal["png", "svg"]) -> None:
+    image = saved(figure_of(charts), form)
+    write_atomically(file, lambda opened: opened.write(image))
+
+
+def _embedded(charts: Sequence[Chart]) -> str:
+    return base64.b64encode(saved(figure_of(charts), "png")).decode()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -47,6 +48,16 @@ def figure_of(charts: Sequence[Chart]) -> Figure:
             axes.legend(frameon=False, fontsize="small")
             legends.append(names)
     return figure
+
+
+def saved(figure: Figure, form: Literal["png", "svg"]) -> bytes:
+    """A drawing as the content of a file: text as text, and the same bytes whenever it is made."""
+    import matplotlib
+
+    file = io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "lmc"}):
+        figure.savefig(file, format=form, dpi=120, metadata={"Date": None} if form == "svg" else {})
+    return file.getvalue()
 
 
 def draw(axes: Axes, chart: Chart) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from lmc.report.charts import COLOURS, Chart, Line, Style, thinned
-from lmc.report.drawing import GRID, TEXT, draw, look
+from lmc.report.drawing import GRID, TEXT, draw, look, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,15 +59,10 @@ def swatch_svg(style: Style) -> str:
 
 def _inline(figure: Figure) -> Element:
     """The drawing alone: shapes in their places, instead of references to shapes that are named."""
-    import matplotlib
-
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
-    file = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "lmc"}):
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    drawn = ElementTree.fromstring(file.getvalue())
+    drawn = ElementTree.fromstring(saved(figure, "svg"))
     shapes = {f"#{shape.get('id')}": shape for shape in drawn.iter() if shape.get("id")}
     root = Element("svg", viewBox=drawn.attrib["viewBox"])
     _copy(drawn, root, shapes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from lmc.training.records import Record, Result
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedMethod:
     """One method of a comparison.
 
     Attributes:
@@ -39,7 +38,9 @@ class Row:
     memory: int
 
 
-def compare(results: Mapping[str, Result], target: float | None = None) -> tuple[float | None, list[Row]]:
+def compare(
+    results: Mapping[str, Result], target: float | None = None
+) -> tuple[float | None, list[ComparedMethod]]:
     """The target and a row per method; by default the target is what every method reaches."""
     better = next(iter(results.values())).metric
     best = [result.best.val for result in results.values() if result.best and result.best.val is not None]
@@ -55,7 +56,7 @@ def compare(results: Mapping[str, Result], target: float | None = None) -> tuple
     for method, result in results.items():
         first = next((place for place, record in enumerate(result.history) if reached(record)), None)
         rows.append(
-            Row(
+            ComparedMethod(
                 method,
                 None if result.best is None else result.best.val,
                 None if result.best is None else result.best.test,
@@ -68,7 +69,7 @@ def compare(results: Mapping[str, Result], target: float | None = None) -> tuple
     return target, rows
 
 
-def cells(rows: Sequence[Row], target: float | None) -> tuple[list[str], list[list[str]]]:
+def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[str], list[list[str]]]:
     """The heads and the lines of the table."""
     goal = "" if target is None else f" to {target:.4f}"
     heads = [
@@ -95,7 +96,7 @@ def cells(rows: Sequence[Row], target: float | None) -> tuple[list[str], list[li
     return heads, lines
 
 
-def table(rows: Sequence[Row], target: float | None) -> Table:
+def table(rows: Sequence[ComparedMethod], target: float | None) -> Table:
     """For a terminal."""
     heads, lines = cells(rows, target)
     shown = Table(title="Same start, same batches")
@@ -106,8 +107,8 @@ def table(rows: Sequence[Row], target: float | None) -> Table:
     return shown
 
 
-def write(folder: Path, rows: Sequence[Row], target: float | None, results: Mapping[str, Result]) -> None:
-    """`comparison.md`, `comparison.json` and `curves.png` in a folder."""
+def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) -> None:
+    """`comparison.md` and `comparison.json` in a folder."""
     heads, lines = cells(rows, target)
     marked = [heads, ["---"] * len(heads), *lines]
     text = "\n".join("| " + " | ".join(line) + " |" for line in marked) + "\n"
@@ -115,32 +116,6 @@ def write(folder: Path, rows: Sequence[Row], target: float | None, results: Mapp
     content: dict[str, Any] = {"target": target, "rows": [vars(row) for row in rows]}
     raw = json.dumps(content, indent=2) + "\n"
     write_atomically(folder / "comparison.json", lambda file: file.write(raw.encode()))
-    _draw(folder / "curves.png", results)
-
-
-def _draw(file: Path, results: Mapping[str, Result]) -> None:
-    """Loss and validation metric, over epochs and over seconds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    axes = figure.subplots(2, 2)
-    name = next(iter(results.values())).metric.name
-    for method, result in results.items():
-        epochs = [record.epoch for record in result.history]
-        seconds = [sum(r.seconds for r in result.history[: place + 1]) for place in range(len(epochs))]
-        over: dict[str, list[float]] = {"epochs": [*map(float, epochs)], "seconds of training": seconds}
-        for column, (label, xs) in enumerate(over.items()):
-            axes[0, column].plot(xs, [record.loss for record in result.history], label=method)
-            vals = [math.nan if record.val is None else record.val for record in result.history]
-            seen = [place for place, val in enumerate(vals) if not math.isnan(val)]
-            axes[1, column].plot([xs[i] for i in seen], [vals[i] for i in seen], label=method)
-            axes[1, column].set_xlabel(label)
-    axes[0, 0].set_ylabel("training loss")
-    axes[1, 0].set_ylabel(f"validation {name}")
-    axes[0, 0].legend()
-    for one in axes.flat:
-        one.grid(alpha=0.3)
-    write_atomically(file, lambda opened: figure.savefig(opened, format="png", dpi=120))
 
 
 def _number(value: float | None, form: str) -> str:

@@ -163,6 +163,17 @@ def test_a_run_of_one_epoch(run, report):
     assert all(mark.startswith("translate(472 ") for mark in marks), "a mark each, at the right edge"
 
 
+def test_notes_are_where_the_values_are(run, report):
+    page = report(ended(run, "a", epochs=3))
+    marks = [attrs["transform"] for attrs in page.with_class("line") if "transform" in attrs]
+    circles = [attrs for tag, attrs in page.elements if tag == "circle"]
+    assert len(marks) == len(circles) == 4 * 3
+    for mark, circle in zip(marks, circles, strict=True):
+        place = re.fullmatch(r"translate\((\S+) (\S+)\)", mark)
+        assert float(circle["cx"]) == pytest.approx(float(place[1]), abs=0.06)
+        assert float(circle["cy"]) == pytest.approx(float(place[2]), abs=0.06)
+
+
 def test_a_loss_that_is_not_finite_is_a_gap_and_a_note(run, report):
     records = lines(10)
     records[4]["loss"], records[5]["loss"] = float("nan"), float("inf")

@@ -95,6 +95,20 @@ def test_another_graph_is_named(tmp_path):
         lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), **options | {"epochs": 2}, resume=True)
 
 
+def test_records_of_another_version_and_of_nobody():
+    options = {"parts": 4, "epochs": 1}
+    training = lmc.Training(GRAPH, made(), lmc.LMC(), **options)
+    training.run()
+    state = training.state()
+    state["records"][0]["evaluation_seconds"] = 0.5
+    other = lmc.Training(GRAPH, made(), lmc.LMC(), **options)
+    other.load_state(state)
+    assert other.records == training.records
+    state["records"][0]["loss"] = "low"
+    with pytest.raises(ValueError, match=r"^records\[0\]\.loss='low': must be a number$"):
+        other.load_state(state)
+
+
 def test_numbers_of_numpy_are_numbers(tmp_path):
     rates = {"lr": np.float32(0.01), "weight_decay": np.float64(0.01), "epochs": np.int64(2)}
     lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, out=tmp_path / "a", **rates)

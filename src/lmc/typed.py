@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -85,7 +86,7 @@ def _is_a(value: Any, hint: Any) -> bool:
 
 
 def _built(name: str, table: dict[str, Any], kind: Any, failing: Failing) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints_of(kind)
     found = {}
     for field in fields(kind):
         place, hint = _inside(name, field.name), hints[field.name]
@@ -94,6 +95,11 @@ def _built(name: str, table: dict[str, Any], kind: Any, failing: Failing) -> Any
         elif field.default is MISSING and field.default_factory is MISSING:
             raise failing(f"{place}: is missing; must be {described(hint)}")
     return kind(**found)
+
+
+@cache
+def _hints_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _inside(name: str, key: str) -> str:

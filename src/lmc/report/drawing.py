@@ -45,7 +45,7 @@ def figure_of(charts: Sequence[Chart]) -> Figure:
             axes.set_ylabel(chart.y_label, color=TEXT)
         names = [line.name for line in chart.lines]
         if names not in legends:
-            axes.legend(frameon=False, fontsize="small")
+            axes.legend(fontsize="small", framealpha=0.85, edgecolor="none")
             legends.append(names)
     return figure
 

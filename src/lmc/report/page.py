@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 import lmc
 from lmc.errors import ArgumentError
@@ -78,8 +77,8 @@ def _render(records: Sequence[ReportedRun]) -> str:
         results=side_by_side.results(runs),
         differences=side_by_side.differences(runs) if several else None,
         notes=side_by_side.notes(runs),
-        swatches={run.name: Markup(swatch_svg(run.style)) for run in runs},
-        charts=[(chart, Markup(chart_svg(chart))) for chart in charts_of(runs)],
+        swatches={run.name: swatch_svg(run.style) for run in runs},
+        charts=[(chart, chart_svg(chart)) for chart in charts_of(runs)],
         version=lmc.__version__,
     )
 

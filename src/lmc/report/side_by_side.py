@@ -9,15 +9,7 @@ from typing import Any, NamedTuple
 from lmc.report import formats
 from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
-
-METHOD_TITLES = {
-    "lmc": "LMC",
-    "gas": "GAS",
-    "cluster": "Cluster-GCN",
-    "fm": "GraphFM",
-    "gd": "full batch",
-    "backward-sgd": "backward SGD",
-}
+from lmc.runs.registry import METHODS
 
 _PLACES = ("processor", "platform", "threads")  # what seconds depend on
 
@@ -72,7 +64,7 @@ def results(runs: Sequence[NamedRun]) -> ComparisonTable:
 def method_of(run: ReportedRun) -> str:
     """The method's name as people write it."""
     name = run.setting("method", "name") or formats.NOTHING
-    return METHOD_TITLES.get(name, name)
+    return METHODS[name].title if name in METHODS else name
 
 
 def differences(runs: Sequence[NamedRun]) -> ComparisonTable | None:

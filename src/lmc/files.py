@@ -7,28 +7,10 @@ import stat
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from tokenize import TokenError
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import BinaryIO
 
 LARGEST_TEXT = 64 << 20
 """Bytes of a text that is read whole; those of the library have some thousands."""
-
-
-DAMAGED_ARRAY = (
-    OSError,
-    ValueError,
-    EOFError,
-    OverflowError,
-    TypeError,
-    MemoryError,
-    TokenError,
-    SyntaxError,
-)
-"""What numpy raises for a `.npy` that is none; its header is read as a Python literal."""
-
 
 LONGEST_LINE = 300
 """Of what others say is wrong: some quote the whole file."""
@@ -88,20 +70,6 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
         os.replace(partial, file)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def write_array(file: BinaryIO, array: NDArray[Any]) -> None:
-    """As `.npy`. Not by `numpy.save`: that writes beside `file`, and is silent where the disk is full.
-
-    >>> import io, numpy
-    >>> file = io.BytesIO()
-    >>> write_array(file, numpy.eye(2))
-    >>> numpy.array_equal(numpy.load(io.BytesIO(file.getvalue())), numpy.eye(2))
-    True
-    """
-    array = np.ascontiguousarray(array)
-    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-    file.write(array.data)
 
 
 def cache_folder() -> Path:

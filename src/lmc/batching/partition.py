@@ -16,8 +16,9 @@ from scipy.sparse import csgraph
 from torch import Tensor
 
 from lmc import checks, hashed_random
+from lmc.array_files import DAMAGED_ARRAY, write_array
 from lmc.data.graph import Graph
-from lmc.files import DAMAGED_ARRAY, cache_folder, regular, write_array, write_atomically
+from lmc.files import cache_folder, regular, write_atomically
 
 Method = Literal["metis", "bfs", "random"]
 

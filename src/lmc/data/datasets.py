@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lmc import hashed_random, memory_use
+from lmc.array_files import DAMAGED_ARRAY
 from lmc.data import published, storage
 from lmc.data.graph import Graph
 from lmc.data.pyg import MASKS
 from lmc.data.synthetic import synthetic
 from lmc.errors import DatasetError, GraphError
-from lmc.files import DAMAGED_ARRAY, expanded, one_line, regular
+from lmc.files import expanded, one_line, regular
 
 # What a damaged archive makes numpy and zipfile raise.
 _UNREADABLE = (

@@ -15,16 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmc.array_files import DAMAGED_ARRAY, write_array
 from lmc.errors import GraphError
-from lmc.files import (
-    DAMAGED_ARRAY,
-    one_line,
-    read_text_bytes,
-    regular,
-    write_array,
-    write_atomically,
-    write_synced,
-)
+from lmc.files import one_line, read_text_bytes, regular, write_atomically, write_synced
 
 HEADER = "graph.json"
 FORMAT = "lmc-graph"

@@ -1,0 +1,34 @@
+"""`lmc bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import lmc
+from lmc.cli.paths import FILE
+
+
+@click.command("bench")
+@click.option("--data", default="arxiv", show_default=True, help="Name or path of the graph.")
+@click.option("--root", default=None, help="Folder to look for it in.")
+@click.option(
+    "--rounds", type=click.IntRange(1), default=5, show_default=True, help="How often the rows take turns."
+)
+@click.option("--quick", is_flag=True, help="The main rows only.")
+@click.option("--out", type=FILE, default=None, help="Keep the raw numbers as JSON.")
+@click.option("--compare", "old", type=click.Path(exists=True, path_type=Path), help="An earlier --out.")
+def command(
+    data: str, root: str | None, rounds: int, quick: bool, out: Path | None, old: Path | None
+) -> None:
+    """Time an epoch of every method against PyG's full batch, in one run."""
+    from rich.console import Console
+
+    from lmc.bench import run, tables
+
+    lmc.load(data, root)
+    before = tables.earlier(old) if old is not None else None
+    result = run.bench(data, root, rounds, quick, out)
+    if before is not None:
+        Console().print(tables.compare(before, result["seconds"]))

@@ -1,0 +1,79 @@
+"""Flags that are settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lmc.cli.paths import FILE
+
+# Flag, what it sets, its type and what it is: everything else is set by --set.
+_FLAGS: list[tuple[str, str, Any, str]] = [
+    ("--data", "data.name", str, "Name or path of the graph."),
+    ("--root", "data.root", str, "Folder to look for it in."),
+    ("--model", "model.name", str, "gcn or gcnii."),
+    ("--hidden", "model.hidden", int, "Width of the hidden layers."),
+    ("--layers", "model.layers", int, "Number of convolutions."),
+    ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
+    ("--norm", "model.norm", str, "none, batch or layer."),
+    ("--alpha", "method.alpha", float, "LMC: how much of the up-to-date values the halo takes."),
+    ("--score", "method.score", str, "LMC: x^2, 2x-x^2, x, 1 or sin."),
+    ("--precision", "method.precision", str, "Of the histories: full or half."),
+    ("--parts", "training.parts", int, "Clusters to cut the graph into."),
+    ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),
+    ("--epochs", "training.epochs", int, "How often every cluster is visited."),
+    ("--lr", "training.lr", float, "Learning rate."),
+    ("--optimizer", "training.optimizer", str, "adam, adamw, sgd, ..."),
+    ("--scheduler", "training.scheduler", str, "cosine or plateau."),
+    ("--weight-decay", "training.weight_decay", float, "Of the layers."),
+    ("--head-weight-decay", "training.head_weight_decay", float, "Of what stands around them."),
+    ("--clip", "training.clip", float, "Largest norm of the gradient."),
+    ("--patience", "training.patience", int, "Evaluations without progress until it stops."),
+    ("--evaluate-every", "training.evaluate_every", int, "Epochs between evaluations."),
+    ("--gradient-error-every", "training.gradient_error_every", int, "Epochs between its measurements."),
+    ("--seed", "training.seed", int, "Of weights, clusters, batches and dropout."),
+]
+
+
+def settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command all the flags that are settings of a run."""
+    options = [
+        click.argument("config_file", metavar="[CONFIG.toml]", type=FILE, required=False),
+        click.option("--preset", default=None, help="Settings of the paper, such as gcn-arxiv."),
+        *(click.option(flag, _name(place), type=kind, help=text) for flag, place, kind, text in _FLAGS),
+        click.option("--set", "more", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting."),
+    ]
+    return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+
+def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any]:
+    """What the preset, the file and the flags of a command say together; flags are heard last."""
+    from lmc import checks
+    from lmc.runs.config import Config, merged, parse_setting
+    from lmc.runs.presets import PRESETS
+
+    preset: str | None = options["preset"]
+    config_file: Path | None = options["config_file"]
+    trees: list[Any] = []
+    if preset is not None:
+        trees.append(PRESETS[checks.one_of("preset", preset, PRESETS)])
+    if config_file is not None:
+        trees.append(Config.read(config_file))
+    given = {place: options[_name(place)] for _, place, _, _ in _FLAGS} | {"method.name": method}
+    flags: dict[str, dict[str, Any]] = {}
+    for place, value in given.items():
+        section, _, key = place.partition(".")
+        if value is not None:
+            flags.setdefault(section, {})[key] = value
+    tree = merged(*trees, merged(flags, *map(parse_setting, options["more"])))
+    Config.check_sections(tree)
+    return tree
+
+
+def _name(place: str) -> str:
+    """What a function calls the setting at a place."""
+    return place.replace(".", "_")

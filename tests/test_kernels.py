@@ -203,23 +203,6 @@ def test_compilation_is_announced_once_and_kept(tmp_path):
     assert said[1] == ""
 
 
-def test_threads_are_those_asked_for():
-    script = "import lmc, torch; print(torch.get_num_threads())"
-    assert int(run(script, LMC_THREADS="3")) == 3
-
-
-@pytest.mark.parametrize("wrong", ["two", "0"])
-def test_a_number_of_threads_that_is_none_is_named(wrong):
-    script = (
-        "import warnings\n"
-        "with warnings.catch_warnings(record=True) as seen:\n"
-        "    warnings.simplefilter('always')\n"
-        "    import lmc\n"
-        "print(*(w.message for w in seen))"
-    )
-    assert f"LMC_THREADS={wrong!r} is ignored" in run(script, LMC_THREADS=wrong)
-
-
 def test_memory_goes_back_early_where_nothing_comes_back_to_it():
     """A step of LMC with alpha = 0 ends its forward pass without any message of the halo."""
     graph = lmc.synthetic(nodes=300)

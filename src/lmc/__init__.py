@@ -1,52 +1,83 @@
 """Train graph neural networks on one large graph by mini-batches, with gradients you can trust."""
 
 import os
+import sys
 import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-# Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
-# to be known before; whoever has set it otherwise is left alone.
-os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
-
-if _threads := os.environ.get("LMC_THREADS"):
-    import torch
-
-    if _threads.isdecimal() and int(_threads) > 0:
-        torch.set_num_threads(int(_threads))
-    else:
-        warnings.warn(f"LMC_THREADS={_threads!r} is ignored: must be a whole number, 1 or more", stacklevel=2)
-
-
-from lmc.batching.partition import partition
-from lmc.batching.prefetch import prefetch
-from lmc.batching.reserved import Reserved, reserved_messages
-from lmc.batching.samplers import batches
-from lmc.data.batch import Batch
-from lmc.data.datasets import load
-from lmc.data.graph import Graph
-from lmc.data.normalization import normalize
-from lmc.data.synthetic import synthetic
-from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError, RunError
-from lmc.estimators.backward_sgd import BackwardSGD
-from lmc.estimators.cluster_gcn import ClusterGCN
-from lmc.estimators.estimator import Estimator
-from lmc.estimators.full_batch import FullBatch
-from lmc.estimators.gas import GAS
-from lmc.estimators.gradient_error import GradientErrors, gradient_error
-from lmc.estimators.graphfm import GraphFM
-from lmc.estimators.lmc import LMC
-from lmc.nn.from_pyg import from_pyg
-from lmc.nn.gcn import GCN
-from lmc.nn.gcnii import GCNII
-from lmc.nn.gnn import GNN
-from lmc.nn.inference import predict
-from lmc.runs.fit import fit
-from lmc.sparse import CSR
-from lmc.training.callbacks import Callback
-from lmc.training.loop import Training
-from lmc.training.options import TrainingOptions
-from lmc.training.records import Record, Result
+if TYPE_CHECKING:
+    from lmc.batching.partition import partition
+    from lmc.batching.prefetch import prefetch
+    from lmc.batching.reserved import Reserved, reserved_messages
+    from lmc.batching.samplers import batches
+    from lmc.data.batch import Batch
+    from lmc.data.datasets import load
+    from lmc.data.graph import Graph
+    from lmc.data.normalization import normalize
+    from lmc.data.synthetic import synthetic
+    from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError, RunError
+    from lmc.estimators.backward_sgd import BackwardSGD
+    from lmc.estimators.cluster_gcn import ClusterGCN
+    from lmc.estimators.estimator import Estimator
+    from lmc.estimators.full_batch import FullBatch
+    from lmc.estimators.gas import GAS
+    from lmc.estimators.gradient_error import GradientErrors, gradient_error
+    from lmc.estimators.graphfm import GraphFM
+    from lmc.estimators.lmc import LMC
+    from lmc.nn.from_pyg import from_pyg
+    from lmc.nn.gcn import GCN
+    from lmc.nn.gcnii import GCNII
+    from lmc.nn.gnn import GNN
+    from lmc.nn.inference import predict
+    from lmc.runs.fit import fit
+    from lmc.sparse import CSR
+    from lmc.training.callbacks import Callback
+    from lmc.training.loop import Training
+    from lmc.training.options import TrainingOptions
+    from lmc.training.records import Record, Result
 
 __version__ = "0.1.0"
+
+# Each module is imported when one of its names is first used, so that `lmc --help` need not wait for torch.
+_MODULE_OF = {
+    "CSR": "lmc.sparse",
+    "GAS": "lmc.estimators.gas",
+    "GCN": "lmc.nn.gcn",
+    "GCNII": "lmc.nn.gcnii",
+    "GNN": "lmc.nn.gnn",
+    "LMC": "lmc.estimators.lmc",
+    "ArgumentError": "lmc.errors",
+    "BackwardSGD": "lmc.estimators.backward_sgd",
+    "Batch": "lmc.data.batch",
+    "Callback": "lmc.training.callbacks",
+    "ClusterGCN": "lmc.estimators.cluster_gcn",
+    "DatasetError": "lmc.errors",
+    "Estimator": "lmc.estimators.estimator",
+    "FullBatch": "lmc.estimators.full_batch",
+    "GradientErrors": "lmc.estimators.gradient_error",
+    "Graph": "lmc.data.graph",
+    "GraphError": "lmc.errors",
+    "GraphFM": "lmc.estimators.graphfm",
+    "LMCError": "lmc.errors",
+    "Record": "lmc.training.records",
+    "Reserved": "lmc.batching.reserved",
+    "Result": "lmc.training.records",
+    "RunError": "lmc.errors",
+    "Training": "lmc.training.loop",
+    "TrainingOptions": "lmc.training.options",
+    "batches": "lmc.batching.samplers",
+    "fit": "lmc.runs.fit",
+    "from_pyg": "lmc.nn.from_pyg",
+    "gradient_error": "lmc.estimators.gradient_error",
+    "load": "lmc.data.datasets",
+    "normalize": "lmc.data.normalization",
+    "partition": "lmc.batching.partition",
+    "predict": "lmc.nn.inference",
+    "prefetch": "lmc.batching.prefetch",
+    "reserved_messages": "lmc.batching.reserved",
+    "synthetic": "lmc.data.synthetic",
+}
 
 __all__ = [
     "CSR",
@@ -86,3 +117,35 @@ __all__ = [
     "reserved_messages",
     "synthetic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'lmc' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _limit_threads(asked: str) -> None:
+    """Have torch use so many threads, whether it is loaded already or will be."""
+    if not asked.isdecimal() or int(asked) == 0:
+        warnings.warn(f"LMC_THREADS={asked!r} is ignored: must be a whole number, 1 or more", stacklevel=3)
+    elif "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(int(asked))
+    else:
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(int(asked))
+        os.environ["MKL_DYNAMIC"] = (
+            "FALSE"  # as torch.set_num_threads does: more threads than cores, if asked
+        )
+
+
+# Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
+# to be known before; whoever has set it otherwise is left alone.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+
+if os.environ.get("LMC_THREADS"):
+    _limit_threads(os.environ["LMC_THREADS"])

@@ -6,10 +6,10 @@ import platform
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 
 
@@ -22,7 +22,7 @@ def environment() -> dict[str, Any]:
         "lmc": __version__,
         "python": sys.version.split()[0],
         "torch": torch.__version__,
-        "numba": numba.__version__,
+        "numba": version("numba"),
         "platform": platform.platform(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
+from torch_geometric.nn import GCNConv
 
 import lmc
 from lmc.runs import checkpoint
@@ -97,3 +98,25 @@ def test_weights(tmp_path):
         checkpoint.load_weights(tmp_path / "best")
     with pytest.raises(lmc.RunError, match="there are no weights yet"):
         checkpoint.load_weights(tmp_path / "missing")
+
+
+def test_weights_that_layers_share_are_kept_once_and_all_come_back(tmp_path):
+    graph = lmc.synthetic(nodes=200, features=8)
+    data = graph.to_pyg()
+    data.val_mask[:] = False  # then the last weights are the best: those of the model itself, not copies
+    convolution = GCNConv(8, 8)
+    model = lmc.GNN([convolution, convolution], head=torch.nn.Linear(8, graph.num_classes))
+    lmc.fit(lmc.Graph.from_pyg(data), model, lmc.LMC(), parts=4, epochs=1, out=tmp_path / "run")
+    found, _ = checkpoint.load_weights(tmp_path / "run" / "best.safetensors")
+    assert equal(found, dict(model.state_dict()))
+    assert (tmp_path / "run" / "best.safetensors").stat().st_size < 4 * (64 + 8 + 80 + 10) + 1000
+
+
+@pytest.mark.parametrize("other", [lambda w: w.flatten(), lambda w: w[1:], lambda w: w.T])
+def test_views_of_one_tensor_are_kept(tmp_path, other):
+    weight = torch.arange(6.0).reshape(2, 3)
+    state = {"weight": weight, "same": weight, "other": other(weight)}
+    checkpoint.save(tmp_path, 1, 0, state)
+    assert equal(checkpoint.load_latest(tmp_path), state)
+    checkpoint.save_weights(tmp_path / "best", state, {})
+    assert equal(checkpoint.load_weights(tmp_path / "best")[0], state)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,22 +38,37 @@ def read_text_bytes(file: Path) -> bytes:
     return content
 
 
+def sync(file: Path) -> None:
+    """Have the disk confirm what was written to a file."""
+    with open(file, "r+b") as opened:
+        os.fsync(opened.fileno())
+
+
 def write_synced(file: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file and have the disk confirm it; what cannot be written whole is removed again."""
     try:
         with open(file, "wb") as opened:
             write(opened)
-            opened.flush()
-            os.fsync(opened.fileno())
+        sync(file)
     except BaseException:
         file.unlink(missing_ok=True)
         raise
 
 
-def sync(file: Path) -> None:
-    """Have the disk confirm a file that was written by others."""
-    with open(file, "rb") as opened:
-        os.fsync(opened.fileno())
+@contextmanager
+def partial_file(file: Path) -> Iterator[Path]:
+    """A hidden path beside a file, to write it under; what is still there at the end is removed."""
+    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def put_in_place(partial: Path, file: Path) -> None:
+    """Have the disk confirm a partial file, and then give it its name at once."""
+    sync(partial)
+    os.replace(partial, file)
 
 
 def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -64,12 +80,10 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
     ...     (Path(folder) / "a").read_bytes()
     b'whole'
     """
-    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
-    try:
-        write_synced(partial, write)
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
+    with partial_file(file) as partial:
+        with open(partial, "wb") as opened:
+            write(opened)
+        put_in_place(partial, file)
 
 
 def cache_folder() -> Path:

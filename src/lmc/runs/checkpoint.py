@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
-import uuid
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -23,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lmc.errors import RunError
-from lmc.files import one_line, sync
+from lmc.files import one_line, partial_file, put_in_place
 
 KEPT = 2
 _NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
@@ -33,14 +31,10 @@ def save(folder: Path, epoch: int, step: int, state: dict[str, Any]) -> Path:
     """Write a checkpoint, have the disk confirm it, and remove all but the last two."""
     kept = _Kept()
     rest = json.dumps(_without_tensors(state, "", kept))
-    partial = folder / f".{uuid.uuid4().hex}.partial"
-    try:
+    with partial_file(folder / "checkpoint") as partial:
         save_file(kept.tensors, partial, {"state": rest})
-        sync(partial)
         file = folder / f"{epoch:06}-{step:06}.{_checksum(partial)}.safetensors"
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
+        put_in_place(partial, file)
     for old in _found(folder)[KEPT:]:
         old.unlink(missing_ok=True)
     return file
@@ -102,18 +96,24 @@ class _Kept:
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
         self._names: dict[tuple[int, torch.Size, torch.dtype], str] = {}
+        self._memory: set[int] = set()
 
     def name_of(self, value: Tensor, name: str) -> str:
+        value = value.detach().contiguous()
         if value.numel():
             name = self._names.setdefault((value.data_ptr(), value.shape, value.dtype), name)
-        self.tensors.setdefault(name, value)
+        if name not in self.tensors:
+            memory = value.untyped_storage().data_ptr()
+            # Another view of what is kept already: safetensors takes no two that overlap.
+            self.tensors[name] = value.clone() if memory in self._memory else value
+            self._memory.add(memory)
         return name
 
 
 def _without_tensors(value: Any, name: str, tensors: _Kept) -> Any:
     """The same tree in what JSON knows; tensors are moved to `tensors`, each under its place in the tree."""
     if isinstance(value, Tensor):
-        return {"$tensor": tensors.name_of(value.detach().contiguous(), name)}
+        return {"$tensor": tensors.name_of(value, name)}
     if isinstance(value, dict):
         items = [[key, _without_tensors(each, f"{name}.{key}", tensors)] for key, each in value.items()]
         if isinstance(value, Counter):  # of torch's MultiStepLR
@@ -149,19 +149,17 @@ def _with_tensors(value: Any, tensor: Any) -> Any:
 # -- weights alone -------------------------------------------------------------------------------
 
 
+_SHARED = "$shared"
+
+
 def save_weights(file: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write the weights of a model, with what is needed to build it, under a name that appears at once."""
-    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
-    try:
-        save_file(
-            {name: value.contiguous() for name, value in weights.items()},
-            partial,
-            {"about": json.dumps(about)},
-        )
-        sync(partial)
-        os.replace(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
+    kept = _Kept()
+    names = {name: kept.name_of(value, name) for name, value in weights.items()}
+    shared = {name: first for name, first in names.items() if name != first}
+    with partial_file(file) as partial:
+        save_file(kept.tensors, partial, {"about": json.dumps({**about, _SHARED: shared})})
+        put_in_place(partial, file)
 
 
 def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -169,8 +167,10 @@ def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(file, "pt") as opened:
             about = json.loads(opened.metadata()["about"])
-            return {name: opened.get_tensor(name) for name in opened.keys()}, about  # noqa: SIM118
+            weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        shared = about.pop(_SHARED, {})
+        return weights | {name: weights[first] for name, first in shared.items()}, about
     except FileNotFoundError:
         raise RunError(f"{file}: there are no weights yet") from None
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise RunError(f"{file}: not the weights of a run ({one_line(error)})") from None

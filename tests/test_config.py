@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -23,9 +24,14 @@ def test_toml_round_trip(tmp_path_factory, name, lr, epochs, fixed):
     assert Config.of(Config.read(file)) == config
 
 
-def test_a_list_of_widths_and_what_is_none():
-    config = Config.of({"model": {"hidden": [8, 9], "layers": 3}, "training": {"parts": 2, "clip": 1.0}})
-    assert "hidden = [8, 9]" in config.to_toml()
+def test_a_list_of_widths_what_is_none_and_numbers_of_numpy(tmp_path):
+    training = {"parts": 2, "clip": None, "lr": np.float64(0.1)}
+    config = Config.of({"model": {"hidden": [8, 9], "layers": 3}, "training": training})
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    read = Config.read(tmp_path / "config.toml")
+    assert read["model"]["hidden"] == [8, 9]
+    assert "clip" not in read["training"]
+    assert read["training"]["lr"] == 0.1
     assert config.build_model(5, 3).layers[0].out_features == 8
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from platformdirs import user_cache_path
+
 LARGEST_TEXT = 64 << 20
 """Bytes of a text that is read whole; those of the library have some thousands."""
 
@@ -89,8 +91,7 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
 def cache_folder() -> Path:
     """`$LMC_CACHE`, or `lmc` in the user's cache folder."""
     own = os.environ.get("LMC_CACHE")
-    base = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "lmc"
-    return expanded(base)
+    return expanded(Path(own) if own else user_cache_path("lmc", appauthor=False))
 
 
 def expanded(path: Path) -> Path:

@@ -7,16 +7,16 @@ import os
 import sys
 from pathlib import Path
 
-from lmc.malloc import trim_free_memory
+import psutil
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+from lmc.malloc import trim_free_memory
 
 
 def restart_peak() -> None:
     """Let `peak` start anew, where the system can; free memory that malloc keeps goes back first."""
     trim_free_memory()
     with contextlib.suppress(OSError):
-        _CLEAR.write_text("5")
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak() -> int:
@@ -25,12 +25,17 @@ def peak() -> int:
     >>> peak() > 1 << 20
     True
     """
-    return _resident("VmHWM")
+    held = _field(Path("/proc/self/status"), "VmHWM:", unit=1024)
+    return _peak_of_the_process() if held is None else held
 
 
 def now() -> int:
-    """Bytes held now; where that is unknown, at most so far."""
-    return _resident("VmRSS")
+    """Bytes held now.
+
+    >>> now() > 1 << 20
+    True
+    """
+    return int(psutil.Process().memory_info().rss)
 
 
 def free() -> int | None:
@@ -44,7 +49,10 @@ def free() -> int | None:
 
 
 def _system() -> int | None:
-    return _field(Path("/proc/meminfo"), "MemAvailable:", unit=1024)
+    try:
+        return int(psutil.virtual_memory().available)
+    except OSError:  # no /proc
+        return None
 
 
 def _container() -> int | None:
@@ -63,8 +71,7 @@ def _address_space() -> int | None:
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    held = _field(_STATUS, "VmSize:", unit=1024)
-    return None if most == resource.RLIM_INFINITY or held is None else most - held
+    return None if most == resource.RLIM_INFINITY else most - int(psutil.Process().memory_info().vms)
 
 
 def _field(file: Path, name: str, unit: int = 1) -> int | None:
@@ -76,14 +83,10 @@ def _field(file: Path, name: str, unit: int = 1) -> int | None:
         return None
 
 
-def _resident(field: str) -> int:
-    held = _field(_STATUS, field, unit=1024)
-    return _most_ever() if held is None else held
-
-
-def _most_ever() -> int:
+def _peak_of_the_process() -> int:
+    """Since it began, where the system does not start anew."""
     if os.name != "posix":
-        return 0
+        return int(psutil.Process().memory_info().peak_wset)
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024

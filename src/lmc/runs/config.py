@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import tomli_w
 import torch
 
 from lmc import checks, typed
@@ -132,13 +132,12 @@ class Config:
 
     def to_toml(self) -> str:
         """As a TOML file; what is None is left out."""
-        lines: list[str] = []
-        for name in SECTIONS:
-            lines += ["", f"[{name}]"] if lines else [f"[{name}]"]
-            lines += [
-                f"{key} = {_toml(value)}" for key, value in getattr(self, name).items() if value is not None
-            ]
-        return "\n".join(lines) + "\n"
+        return tomli_w.dumps(
+            {
+                section: {key: value for key, value in settings.items() if value is not None}
+                for section, settings in self.to_tree().items()
+            }
+        )
 
     def to_tree(self) -> dict[str, Settings]:
         """As a tree of sections."""
@@ -214,12 +213,3 @@ def _check_section(section: str, settings: Settings, of: Callable[..., Any], hid
         checks.one_of(f"{section}: setting", key, parameters)
         typed.read(f"{section}.{key}", value, hints[key])
 
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(each) for each in value) + "]"
-    return repr(value)

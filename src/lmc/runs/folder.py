@@ -11,8 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from lmc.errors import ArgumentError, RunError
-from lmc.files import one_line, write_atomically
+from lmc.files import one_line, regular, write_atomically
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.environment import environment
@@ -47,6 +49,8 @@ class RunFolder(Callback):
         self.folder, self.resume, self.config, self.about = folder, resume, config, about or {}
         self._best_saved: int | None = None
         self._saved_at = self._save_took = 0.0
+        # A soft lock in the place of one that the file system does not have would outlive a killed process.
+        self._lock = FileLock(folder / LOCK, thread_local=False, fallback_to_soft=False)
 
     def __enter__(self) -> RunFolder:
         if self.resume and not self.folder.is_dir():
@@ -56,17 +60,27 @@ class RunFolder(Callback):
                 raise RunError(f"{self.folder / name}: a symbolic link, which is not of a run")
         with self._writing():
             (self.folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.folder / LOCK, "a")
-        _hold(self._lock.fileno(), self.folder)
+            (self.folder / LOCK).touch()
+            regular(self.folder / LOCK)
+        self._hold()
         if not self.resume and (self.folder / METRICS).exists():
-            self.__exit__(None, None, None)
+            self._lock.release()
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lock.close()
+        self._lock.release()
+
+    def _hold(self) -> None:
+        """Take the folder for this process; the system lets it go when the process ends, however it ends."""
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise RunError(f"{self.folder}: another process is training in it") from None
+        except OSError:  # a file system without locks
+            return
 
     def train(self, training: Training) -> Result:
         """Run a training in this folder, from where the folder has it."""
@@ -158,20 +172,6 @@ def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
         raise
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise RunError(f"{folder}: its checkpoint is of another run ({one_line(error)})") from None
-
-
-def _hold(lock: int, folder: Path) -> None:
-    """Take the folder for this process; the system lets it go when the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RunError(f"{folder}: another process is training in it") from None
-    except OSError:  # a file system without locks
-        return
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:

@@ -1,0 +1,46 @@
+"""Only one at a time trains in a folder."""
+
+import errno
+import fcntl
+import os
+
+import pytest
+
+import lmc
+from lmc.runs.folder import RunFolder
+
+
+def test_one_holds_a_folder_and_lets_it_go(tmp_path):
+    for _ in range(2):
+        with (
+            RunFolder(tmp_path, resume=False),
+            pytest.raises(lmc.RunError, match=f"{tmp_path}: another process is training in it"),
+            RunFolder(tmp_path, resume=True),
+        ):
+            pass
+    assert (tmp_path / "lock").read_bytes() == b""
+
+
+def test_a_folder_that_holds_a_run_is_let_go(tmp_path):
+    (tmp_path / "metrics.jsonl").touch()
+    with pytest.raises(lmc.ArgumentError, match="holds a run already"):
+        RunFolder(tmp_path, resume=False).__enter__()
+    with RunFolder(tmp_path, resume=True):
+        pass
+
+
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_still_trains(tmp_path, monkeypatch, error):
+    def flock(*_):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with RunFolder(tmp_path, resume=False):
+        pass
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_lock_that_is_no_file_is_one_line(tmp_path, make):
+    make(tmp_path / "lock")
+    with pytest.raises(lmc.RunError, match=r"cannot be written to \(not a regular file\)"):
+        RunFolder(tmp_path, resume=False).__enter__()

@@ -21,6 +21,7 @@ METHOD_FLAGS = {
     "fm": ["--set", "method.momentum=0.3"],
     "lmc": ["--alpha", "0.4"],
 }
+ENDLESS = 1_000_000  # epochs: the run does not end before it is stopped
 TIMES = ("seconds", "memory")
 
 
@@ -72,9 +73,17 @@ def arguments(graph, method="lmc", epochs=10):
     return ["--data", graph, *sizes, "--method", method, *METHOD_FLAGS[method], *batches, "--epochs", epochs]
 
 
-def wait_for_epochs(folder, number, process):
+def written_epochs(folder):
+    """How many epochs a run has written down."""
     file = folder / "metrics.jsonl"
-    while process.poll() is None and (not file.exists() or file.read_bytes().count(b"\n") < number):
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def wait_for_epochs(folder, number, process):
+    """Until a run that is going on has so many epochs more than it has now."""
+    before = written_epochs(folder)
+    while written_epochs(folder) < before + number:
+        assert process.poll() is None, process.communicate()
         time.sleep(0.002)
 
 

@@ -135,6 +135,7 @@ print(peak(torch.arange(100, 200)), peak(torch.arange(1_000_000)))
 """
 
 
+@pytest.mark.process
 @pytest.mark.long
 def test_memory_of_a_batch_does_not_grow_with_the_graph():
     """A hundred nodes of a ring of four million: one byte per node of the graph would be 4 MB."""

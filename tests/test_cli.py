@@ -21,7 +21,7 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
+@pytest.mark.parametrize("suffix", [pytest.param("parquet", marks=pytest.mark.process), "csv", "npz"])
 def test_predict(trained, suffix):
     out = trained / f"p.{suffix}"
     done = (run if suffix == "parquet" else called)("predict", trained / "a", "--out", out)
@@ -70,6 +70,7 @@ def test_predict_on_a_graph_the_model_has_not_seen(trained, tmp_path):
     )
 
 
+@pytest.mark.process
 def test_inspect(trained):
     done = run("inspect", trained / "graph")
     assert done.returncode == 0, done.stderr
@@ -77,6 +78,7 @@ def test_inspect(trained):
         assert word in done.stdout.lower()
 
 
+@pytest.mark.process
 def test_compare_and_report(trained, tmp_path):
     sizes = ["--hidden", 8, "--epochs", 3, "--parts", 4, "--parts-per-batch", 2]
     methods = ["--methods", "gd,cluster,gas,fm,lmc", "--out", tmp_path / "cmp"]
@@ -110,6 +112,7 @@ def test_methods_of_a_comparison_start_from_the_same_weights():
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
+@pytest.mark.process
 def test_demo(tmp_path):
     done = run("demo", "--epochs", 5, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr
@@ -122,6 +125,7 @@ def test_demo(tmp_path):
     assert (tmp_path / page).exists()
 
 
+@pytest.mark.process
 @pytest.mark.long
 def test_bench_and_compare(trained, tmp_path):
     out = tmp_path / "numbers.json"
@@ -143,6 +147,7 @@ def test_a_missing_graph_is_one_line():
     assert "data set 'nowhere' is missing" in fails(2, "bench", "--data", "nowhere", through=called)
 
 
+@pytest.mark.process
 def test_version_help_and_unknown_commands():
     assert lmc.__version__ in run("--version").stdout
     assert "train" in called("--help").stdout

@@ -81,6 +81,7 @@ print(killed)
 """
 
 
+@pytest.mark.process
 @pytest.mark.long
 def test_seventy_kills_at_random_moments(small, tmp_path):
     straight, killed = tmp_path / "straight", tmp_path / "killed"
@@ -159,6 +160,7 @@ print(sorted(found))
 """
 
 
+@pytest.mark.process
 def test_a_full_disk_in_each_kind_of_write(tmp_path):
     printed = python(FULL, tmp_path, LMC_CACHE=str(tmp_path / "cache"))
     assert printed.strip() == "['csv', 'npz', 'parquet', 'report', 'save', 'train']"
@@ -211,6 +213,7 @@ print(done.returncode, done.stderr)
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the size of the process from /proc")
 def test_a_limit_of_the_system_is_seen(tmp_path):
     code, line = python(LIMITED, tmp_path / "a").split(maxsplit=1)
@@ -243,6 +246,7 @@ assert all(os.waitpid(child, 0)[1] == 0 for child in children)
 """
 
 
+@pytest.mark.process
 @pytest.mark.long
 def test_eight_trainings_share_one_cache(tmp_path):
     printed = python(EIGHT, LMC_CACHE=str(tmp_path)).splitlines()

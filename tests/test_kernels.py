@@ -146,6 +146,7 @@ def run(script, *arguments, **environment):
     return done.stdout
 
 
+@pytest.mark.process
 def test_a_run_does_not_depend_on_threads_or_the_background():
     first = run(TRAIN, "1", "plain")
     assert run(TRAIN, "2", "plain") == first
@@ -172,6 +173,7 @@ def test_dropout_is_uniform_and_independent():
         assert abs(joint) < 5 * spread**2 / one.numel() ** 0.5
 
 
+@pytest.mark.process
 def test_a_read_only_home_does_not_matter(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -186,6 +188,7 @@ def test_a_read_only_home_does_not_matter(tmp_path):
     assert printed.strip() == "[1.0, 1.0, 1.0]"
 
 
+@pytest.mark.process
 def test_compilation_is_announced_once_and_kept(tmp_path):
     script = (
         "import torch, lmc; from lmc.kernels import fast; fast.moments(torch.ones(2, 3)); "

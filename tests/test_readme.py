@@ -12,6 +12,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_examples_run(example, tmp_path):
     command = [sys.executable, "-W", "error::UserWarning", "-c", example]

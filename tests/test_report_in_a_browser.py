@@ -12,7 +12,10 @@ from run_folders import confused, lines, summary, write_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome"),
+]
 
 # The page within a frame of the size: opened details included, its widths end up in the title.
 FRAME = """<!DOCTYPE html><title>not loaded</title>

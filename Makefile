@@ -17,6 +17,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long"
 
 # What takes minutes: figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.

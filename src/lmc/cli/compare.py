@@ -10,11 +10,12 @@ import click
 
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import settings, tree_of
+from lmc.runs.registry import METHODS, TRAINING_METHODS
 
 
 @click.command("compare")
 @settings
-@click.option("--methods", default="gd,cluster,gas,fm,lmc", show_default=True, help="Separated by commas.")
+@click.option("--methods", default=",".join(TRAINING_METHODS), show_default=True, help="Separated by commas.")
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
 @click.option("--out", type=FOLDER, default=None, help="Folder; what is there of the same settings goes on.")
 @click.option("--quiet", is_flag=True, help="The table only.")
@@ -30,9 +31,9 @@ def run_all(tree: dict[str, Any], methods: list[str], target: float | None, out:
     from lmc import checks
     from lmc.report import write_report
     from lmc.runs import comparison, run
-    from lmc.runs.config import DEFAULTS, METHODS, Config, merged, understood
+    from lmc.runs.config import DEFAULTS, Config, merged, understood
     from lmc.runs.display import display_of
-    from lmc.training.loop import check_parts
+    from lmc.training.options import TrainingOptions
 
     console = Console()
     configs: dict[str, Config] = {}
@@ -42,20 +43,19 @@ def run_all(tree: dict[str, Any], methods: list[str], target: float | None, out:
         base = {} if "parts" in tree.get("training", {}) else {"training": DEFAULTS["training"]}
         rest = {name: section for name, section in tree.items() if name != "method"}
         config = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
-        training = config.training
-        check_parts(config.build_estimator(), training.get("parts"), training["parts_per_batch"])
+        config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
         configs[method] = config
     graph = next(iter(configs.values())).load_graph()
     results = {}
     for method, config in configs.items():
         callbacks = [display_of(console, quiet, False, title=method)]
-        begun = (out / method / "metrics.jsonl").exists() and run.config_of(out / method) == config
-        results[method] = run.train(config, out / method, begun, callbacks, graph)
+        begun = (out / method / "metrics.jsonl").exists() and run.read_config(out / method) == config
+        results[method] = run.train_run(config, out / method, begun, callbacks, graph)
         if results[method].stopped == "interrupted":
             print(f"lmc: interrupted; the same command with --out {out} goes on", file=sys.stderr)
             return
     target, rows = comparison.compare(results, target)
-    comparison.write(out, rows, target, results)
+    comparison.write(out, rows, target)
     console.print(comparison.table(rows, target))
     page = write_report([out / method for method in configs], out / "report.html")
     print(f"report: {page}")

@@ -16,8 +16,9 @@ def command(data: str, root: str | None, hidden: int, layers: int) -> None:
     """Say what a graph holds, and what a batch of it would."""
     from rich.console import Console
 
-    from lmc.report import inspection
+    from lmc.report.inspection import inspect
+    from lmc.report.inspection_tables import tables_of
 
     graph = lmc.load(data, root)
-    for table in inspection.tables(inspection.inspect(graph, hidden=hidden, layers=layers)):
+    for table in tables_of(inspect(graph, hidden=hidden, layers=layers)):
         Console().print(table)

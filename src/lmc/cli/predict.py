@@ -18,10 +18,10 @@ from lmc.cli.paths import FILE, FOLDER
 def command(run: Path, data: str | None, root: str | None, out: Path) -> None:
     """Predict every node of a graph with a run's best weights: .parquet, .csv or .npz."""
     from lmc.runs.predictions import check_suffix, write_predictions
-    from lmc.runs.run import config_of, predictions
+    from lmc.runs.run import predictions, read_config
 
     check_suffix(out)
-    config = config_of(run)
+    config = read_config(run)
     graph = lmc.load(data, root) if data else lmc.load(config.data["name"], root or config.data.get("root"))
     prediction, task = predictions(run, graph)
     write_predictions(out, graph, prediction, task)

@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from lmc.cli.paths import FILE
+from lmc.runs.registry import MODELS
 
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--data", "data.name", str, "Name or path of the graph."),
     ("--root", "data.root", str, "Folder to look for it in."),
-    ("--model", "model.name", str, "gcn or gcnii."),
+    ("--model", "model.name", str, f"One of {', '.join(MODELS)}."),
     ("--hidden", "model.hidden", int, "Width of the hidden layers."),
     ("--layers", "model.layers", int, "Number of convolutions."),
     ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
@@ -30,7 +31,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--optimizer", "training.optimizer", str, "adam, adamw, sgd, ..."),
     ("--scheduler", "training.scheduler", str, "cosine or plateau."),
     ("--weight-decay", "training.weight_decay", float, "Of the layers."),
-    ("--head-weight-decay", "training.head_weight_decay", float, "Of what stands around them."),
+    ("--head-weight-decay", "training.head_weight_decay", float, "Of encoder and head."),
     ("--clip", "training.clip", float, "Largest norm of the gradient."),
     ("--patience", "training.patience", int, "Evaluations without progress until it stops."),
     ("--evaluate-every", "training.evaluate_every", int, "Epochs between evaluations."),

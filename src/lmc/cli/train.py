@@ -11,6 +11,7 @@ import click
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import settings, tree_of
 from lmc.errors import ArgumentError
+from lmc.runs.registry import METHODS
 
 if TYPE_CHECKING:
     from lmc.runs.config import Config
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("train")
 @settings
-@click.option("--method", help="gd, cluster, gas, fm, lmc or backward-sgd.")
+@click.option("--method", help=f"One of {', '.join(METHODS)}.")
 @click.option("--out", type=FOLDER, help="Folder of the run.")
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with; --epochs may be changed.")
 @click.option("--quiet", is_flag=True, help="Errors only.")
@@ -48,7 +49,7 @@ def command(
     callbacks = [display_of(Console(), quiet, as_json)]
     if tensorboard:
         callbacks.append(TensorBoard(folder / "tensorboard"))
-    result = run.train(config, folder, resume is not None, callbacks)
+    result = run.train_run(config, folder, resume is not None, callbacks)
     if result.stopped == "interrupted":
         print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)
     if not quiet and not as_json:
@@ -58,11 +59,11 @@ def command(
 def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     """The settings of the run in a folder, with the epochs that a command asks for."""
     from lmc.runs.config import Config, merged
-    from lmc.runs.run import config_of
+    from lmc.runs.run import read_config
 
     if out is not None or tree.keys() - {"training"} or tree.get("training", {}).keys() - {"epochs"}:
         raise ArgumentError("--resume: goes on with the settings of the run; only --epochs may be changed")
-    kept = config_of(folder)
+    kept = read_config(folder)
     if tree and kept.training.get("scheduler") == "cosine":
         raise ArgumentError("--epochs: the cosine schedule of this run ends with its epochs")
     return Config.of(merged(kept.to_tree(), tree))

@@ -212,4 +212,3 @@ def _check_section(section: str, settings: Settings, of: Callable[..., Any], hid
             continue
         checks.one_of(f"{section}: setting", key, parameters)
         typed.read(f"{section}.{key}", value, hints[key])
-

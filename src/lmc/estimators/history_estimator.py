@@ -40,7 +40,7 @@ class HistoryEstimator(Estimator):
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
-        dtype = torch.float16 if self.precision == "half" else self.graph.x.dtype
+        dtype = torch.float16 if self.precision == "half" else self.placement.dtype
         nodes, widths, make = self.graph.num_nodes, self._widths, self._make_history
         embeddings, auxiliaries = self.remembered(len(widths))
         self.embeddings = {layer: make(nodes, widths[layer - 1], dtype) for layer in embeddings}

@@ -1,0 +1,59 @@
+"""Methods and models are named in one place, and everything that lists them looks there."""
+
+import pytest
+
+import lmc
+from commands import called
+from lmc.bench import run as bench
+from lmc.estimators.gas import GAS
+from lmc.paper.setup import METHOD_SETTINGS
+from lmc.paper.setup import MODELS as PAPER_MODELS
+from lmc.runs.config import Config
+from lmc.runs.registry import METHODS, MODELS, TRAINING_METHODS, Method
+
+
+def test_every_estimator_and_model_has_a_name():
+    classes = {method.load() for method in METHODS.values()}
+    public = {getattr(lmc, name) for name in lmc.__all__}
+    estimators = {kind for kind in public if isinstance(kind, type) and issubclass(kind, lmc.Estimator)}
+    assert classes == estimators - {lmc.Estimator}
+    assert {kind.load() for kind in MODELS.values()} == {lmc.GCN, lmc.GCNII}
+
+
+def test_names_and_titles_are_distinct():
+    assert len({method.title for method in METHODS.values()}) == len(METHODS)
+    assert len({method.in_paper for method in METHODS.values() if method.in_paper}) == len(METHOD_SETTINGS)
+    assert list(PAPER_MODELS.values()) == list(MODELS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_a_setting(name):
+    config = Config.of({"method": {"name": name}, "training": {"parts": 4}})
+    assert type(config.build_estimator()) is METHODS[name].load()
+
+
+def test_a_new_line_in_the_registry_is_enough(monkeypatch, small, tmp_path):
+    """For training, comparing and reporting by the command line."""
+    monkeypatch.setitem(METHODS, "mine", Method("test_registry:Mine", "my method"))
+    sizes = ["--data", small, "--hidden", "4", "--parts", "4", "--epochs", "1"]
+    done = called("compare", *sizes, "--methods", "gas,mine", "--out", tmp_path / "c")
+    assert done.returncode == 0, done.stderr
+    assert "mine" in done.stdout
+    assert "my method" in (tmp_path / "c" / "report.html").read_text()
+
+
+class Mine(GAS):
+    """An estimator of somebody's own."""
+
+
+def test_the_bench_times_every_way_to_train():
+    for name in TRAINING_METHODS:
+        title = METHODS[name].title
+        assert any(row.startswith(title) for row in bench.EPOCHS), title
+        assert any(row.startswith(title) for row in bench.ACCURACY), title
+
+
+def test_help_lists_the_names():
+    shown = called("train", "--help").stdout.replace("\n", " ")
+    for name in (*METHODS, *MODELS):
+        assert name in shown

@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export LMC_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-long fuzz bench bench-quick format clean
+.PHONY: demo test test-quick test-long fuzz bench bench-quick format clean
 
 demo: $(INSTALLED)
 	$(BIN)/lmc demo
@@ -19,6 +19,11 @@ test: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long"
+
+# While writing code, in under a minute: without tests that start processes, each of which loads torch anew,
+# without random examples, and without those marked slow, among them the twins with plain kernels.
+test-quick: $(INSTALLED)
+	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not process and not slow and not fuzz"
 
 # What takes minutes: figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.
 test-long: $(INSTALLED)

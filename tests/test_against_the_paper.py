@@ -73,6 +73,7 @@ def each(tree):
         yield from value if isinstance(value, list) else [value]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
 @pytest.mark.parametrize(
     "score", ["2x-x^2", "sin", *(pytest.param(score, marks=pytest.mark.long) for score in ("x^2", "x", "1"))]

@@ -204,6 +204,7 @@ def test_reserved_messages_is_the_mean_over_groups(graph, clusters):
         assert shares["LMC"] == (1.0, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parts", "size", "percent"),
     [("arxiv", 80, 1, 67), ("arxiv", 80, 40, 83), ("flickr-graph", 24, 1, 57), ("flickr-graph", 24, 12, 77)],

@@ -107,6 +107,7 @@ def test_everything_in_one_batch_with_dropout_and_batch_norm(estimator):
 # -- 3. Frozen parameters, settled histories --------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("depth", [3, *(pytest.param(depth, marks=pytest.mark.long) for depth in (2, 5))])
 @pytest.mark.parametrize("name", MODELS)

@@ -45,6 +45,7 @@ def own_gradient(model, estimator, batch):
 # -- the same function ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_one_batch_of_all_nodes_has_the_gradient_of_pyg(kind, options):
     graph = graph_with()
@@ -94,6 +95,7 @@ def test_gcn_normalisation_is_that_of_the_whole_graph(kind):
 JUMPS = {"plain": {}, "jk cat": {"jk": "cat", "num_layers": 3}, "jk max": {"jk": "max", "num_layers": 3}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph_kind", ["undirected", "directed weighted"])
 @pytest.mark.parametrize(
     ("kind", "jump"),
@@ -108,6 +110,7 @@ def test_settled_lmc_averages_to_the_gradient_where_aggregation_is_linear(kind, 
     assert max(distance(biased, expected).values()) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EVERY)
 def test_error_of_the_mean_gradient(kind):
     """The table of docs/models.md; `pytest -rP -k error_of_the_mean` prints it."""
@@ -260,6 +263,7 @@ def narrow():
     return load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["GCN", "SAGE mean", *(pytest.param(k, marks=pytest.mark.long) for k in REST)]
 )

@@ -237,6 +237,7 @@ def test_csr_rows_in_any_order(example, random):
     assert again.num_edges == g.num_edges
 
 
+@pytest.mark.slow
 def test_three_million_edges_pass_the_door():
     """Nothing is lost on the way; `make bench` says how long it takes."""
     n, edges = 200_000, 3_000_000

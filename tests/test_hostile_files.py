@@ -126,6 +126,7 @@ def test_a_file_that_was_cut(place, file):
         survive(place, file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [*GRAPH_FILES, "graph.npz", *RUN_FILES])
 def test_a_file_of_another_kind(place, file):
     mark = place / "out" / "executed"

@@ -228,6 +228,7 @@ def test_errors(options, message):
     assert str(error.value) == message
 
 
+@pytest.mark.slow
 def test_arxiv(real):
     found = inspect(real("arxiv"))
     assert (found.nodes, found.edges, found.labels.classes) == (169_343, 2_315_598, 40)

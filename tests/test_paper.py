@@ -47,6 +47,7 @@ def check(name, out, done):
     return written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.long) for n in EXPERIMENTS]
 )

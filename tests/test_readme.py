@@ -21,6 +21,7 @@ def test_examples_run(example, tmp_path):
     assert done.stdout
 
 
+@pytest.mark.slow
 def test_examples_about_models_run(tmp_path):
     """In this process: what they load is loaded already."""
     text = (Path(__file__).parents[1] / "docs" / "models.md").read_text()

@@ -56,6 +56,7 @@ def test_full_batch_whose_every_step_is_an_epoch(tmp_path):
     goes_on(tmp_path, 2, lmc.FullBatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -53,6 +53,7 @@ def test_communities_are_nested_in_classes():
     assert np.mean(purity) > 0.6
 
 
+@pytest.mark.slow
 def test_a_gcn_gains_clearly_over_an_mlp():
     graph = lmc.synthetic(nodes=5000)
     data = graph.to_pyg()

@@ -6,6 +6,7 @@ import torch
 
 import lmc
 from commands import called
+from lmc.training.loop import prepare_training
 
 GRAPH = lmc.synthetic(nodes=200, features=8, classes=4)
 
@@ -97,12 +98,12 @@ def test_another_graph_is_named(tmp_path):
 
 
 def test_records_of_another_version_and_of_nobody():
-    options = {"parts": 4, "epochs": 1}
-    training = lmc.Training(GRAPH, made(), lmc.LMC(), **options)
+    options = lmc.TrainingOptions(parts=4, epochs=1)
+    training = prepare_training(GRAPH, made(), lmc.LMC(), options)
     training.run()
     state = training.state()
     state["records"][0]["evaluation_seconds"] = 0.5
-    other = lmc.Training(GRAPH, made(), lmc.LMC(), **options)
+    other = prepare_training(GRAPH, made(), lmc.LMC(), options)
     other.load_state(state)
     assert other.records == training.records
     state["records"][0]["loss"] = "low"

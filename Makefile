@@ -1,6 +1,6 @@
 # Two commands are enough: `make demo` and `make test`. Both create .venv where it is missing.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 INSTALLED := .venv/installed
 
 # Real graphs, where a checkout has them beside it; the package itself looks only at LMC_DATA.
@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export LMC_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-quick test-long fuzz bench bench-quick format clean
+.PHONY: demo test test-quick test-long fuzz bench bench-quick docs format clean
 
 demo: $(INSTALLED)
 	$(BIN)/lmc demo
@@ -40,12 +40,16 @@ bench: $(INSTALLED)
 bench-quick: $(INSTALLED)
 	$(BIN)/lmc bench --quick --rounds 2
 
+# The site, in site/: guides, and a page for every public name. What is broken or undocumented is an error.
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Constraints pin every version, the CPU build of torch among them.
 $(INSTALLED): pyproject.toml constraints.txt

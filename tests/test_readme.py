@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import lmc
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -51,3 +53,9 @@ def test_the_map_is_the_tree():
     files = {str(path.relative_to(root)) for path in root.rglob("*.py") if path.name != "__init__.py"}
     packages = {f"{path.parent.name}/" for path in root.glob("*/__init__.py")}
     assert set(named) == files | packages
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    pages = (Path(__file__).parents[1] / "docs" / "api").glob("*.md")
+    documented = re.findall(r"^::: lmc\.(\w+)$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    assert sorted(documented) == sorted(lmc.__all__)

@@ -13,14 +13,6 @@ from pathlib import Path
 from lmc.cli import main
 
 COMMAND = str(Path(sys.executable).with_name("lmc"))
-METHOD_FLAGS = {
-    "gd": [],
-    "sgd": [],
-    "cluster": [],
-    "gas": [],
-    "fm": ["--set", "method.momentum=0.3"],
-    "lmc": ["--alpha", "0.4"],
-}
 ENDLESS = 1_000_000  # epochs: the run does not end before it is stopped
 TIMES = ("seconds", "memory")
 
@@ -70,7 +62,7 @@ def fails(code, *arguments, through=run, **options):
 def arguments(graph, method="lmc", epochs=10):
     sizes = ["--hidden", "8", "--layers", "2", "--dropout", "0.3", "--norm", "batch"]
     batches = ["--parts", "6", "--parts-per-batch", "2"]
-    return ["--data", graph, *sizes, "--method", method, *METHOD_FLAGS[method], *batches, "--epochs", epochs]
+    return ["--data", graph, *sizes, "--method", method, *batches, "--epochs", epochs]
 
 
 def written_epochs(folder):

@@ -21,6 +21,13 @@ if "LMC_DATA" not in os.environ and BESIDE.is_dir():
     os.environ["LMC_DATA"] = str(BESIDE)
 
 
+def pytest_collection_modifyitems(items):
+    if os.name != "posix":
+        for item in items:
+            if item.get_closest_marker("posix"):
+                item.add_marker(pytest.mark.skip(reason="needs POSIX"))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
     os.environ["LMC_CACHE"] = str(tmp_path_factory.mktemp("cache"))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.nn import GAT, GraphSAGE
 
 import lmc
+from lmc.runs.registry import METHODS
 
 SCALES = [1.0, 0.0, 1e-30, 1e-6, 1e6, 1e30]
 
@@ -107,23 +108,25 @@ def models(draw, graph):
     return lmc.from_pyg(module.to(graph.x.dtype))
 
 
+PRECISION = st.sampled_from(["full", "half"])
+# What is drawn of the options of a method; those of the others are as they come.
+METHOD_OPTIONS = {
+    "lmc": {
+        "alpha": st.sampled_from([0.0, 0.4, 1.0]),
+        "score": st.sampled_from(["2x-x^2", "1", "x^2", "x", "sin"]),
+        "compensate_forward": st.booleans(),
+        "compensate_backward": st.booleans(),
+        "precision": PRECISION,
+    },
+    "gas": {"precision": PRECISION},
+    "fm": {"precision": PRECISION},
+}
+
+
 def estimators():
     """Every estimator, with any of its options."""
-    precision = st.sampled_from(["full", "half"])
     return st.one_of(
-        st.builds(
-            lmc.LMC,
-            st.sampled_from([0.0, 0.4, 1.0]),
-            st.sampled_from(["2x-x^2", "1", "x^2", "x", "sin"]),
-            compensate_forward=st.booleans(),
-            compensate_backward=st.booleans(),
-            precision=precision,
-        ),
-        st.builds(lmc.GAS, precision=precision),
-        st.builds(lmc.GraphFM, precision=precision),
-        st.builds(lmc.ClusterGCN),
-        st.builds(lmc.FullBatch),
-        st.builds(lmc.BackwardSGD),
+        *(st.builds(method.load(), **METHOD_OPTIONS.get(name, {})) for name, method in METHODS.items())
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-import resource
 import signal
 import subprocess
 import time
@@ -14,7 +13,6 @@ import lmc
 from commands import (
     COMMAND,
     ENDLESS,
-    METHOD_FLAGS,
     arguments,
     best_weights,
     called,
@@ -27,6 +25,7 @@ from commands import (
     written_epochs,
 )
 from lmc.runs import checkpoint
+from lmc.runs.registry import METHODS
 
 
 @pytest.mark.process
@@ -92,9 +91,10 @@ def test_defaults_need_no_reading(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "synthetic-gcn-lmc" / "best.safetensors").exists()
 
 
-LONG = [method for method in METHOD_FLAGS if method != "lmc"]
+LONG = [method for method in METHODS if method != "lmc"]
 
 
+@pytest.mark.posix
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("method", "times"),
@@ -126,6 +126,7 @@ def check_resumed_is_straight(stopped, straight, options):
     assert last_weights(stopped) == last_weights(straight)
 
 
+@pytest.mark.posix
 @pytest.mark.process
 def test_interrupted_after_a_step_and_resumed(small, tmp_path):
     stopped = tmp_path / "stopped"
@@ -224,6 +225,7 @@ def test_two_processes_cannot_share_a_folder(small, tmp_path):
         process.communicate()
 
 
+@pytest.mark.posix
 def test_a_folder_that_is_taken_and_one_that_cannot_be_written(small, tmp_path):
     assert called("train", *arguments(small, epochs=1), "--out", tmp_path / "a", "--quiet").returncode == 0
     before = metrics(tmp_path / "a")
@@ -237,6 +239,7 @@ def test_a_folder_that_is_taken_and_one_that_cannot_be_written(small, tmp_path):
     assert "cannot be written to" in nowhere
 
 
+@pytest.mark.posix
 @pytest.mark.process
 def test_a_full_disk_is_one_line_and_loses_nothing(small, tmp_path):
     """A limit on the size of files stands in for the disk: the checkpoint outgrows it."""
@@ -245,6 +248,8 @@ def test_a_full_disk_is_one_line_and_loses_nothing(small, tmp_path):
     before = last_weights(folder)
 
     def limit():
+        import resource
+
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 

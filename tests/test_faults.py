@@ -81,6 +81,7 @@ print(killed)
 """
 
 
+@pytest.mark.posix
 @pytest.mark.process
 @pytest.mark.long
 def test_seventy_kills_at_random_moments(small, tmp_path):
@@ -160,6 +161,7 @@ print(sorted(found))
 """
 
 
+@pytest.mark.posix
 @pytest.mark.process
 def test_a_full_disk_in_each_kind_of_write(tmp_path):
     printed = python(FULL, tmp_path, LMC_CACHE=str(tmp_path / "cache"))

@@ -205,6 +205,7 @@ def test_a_header_cannot_name_other_files(place, name):
     fails_to_load(place / "graph", "is not the file of array 'x'")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("file", ["lock", "checkpoints", *RUN_FILES[:5]])
 def test_nothing_is_written_through_a_link(place, file):
     inside, outside = place / "run" / file, place / "elsewhere"
@@ -217,6 +218,7 @@ def test_nothing_is_written_through_a_link(place, file):
     assert {p: p.read_bytes() for p in [outside, *outside.rglob("*")] if p.is_file()} == before
 
 
+@pytest.mark.posix
 def test_a_link_to_a_graph_is_followed(place):
     (place / "link").symlink_to(place / "graph")
     (place / "graph" / "x.npy").rename(place / "kept.npy")
@@ -224,12 +226,14 @@ def test_a_link_to_a_graph_is_followed(place):
     assert lmc.load(place / "link").num_nodes == 60
 
 
+@pytest.mark.posix
 def test_a_link_that_leads_to_itself(place):
     (place / "graph" / "x.npy").unlink()
     (place / "graph" / "x.npy").symlink_to("x.npy")
     fails_to_load(place / "graph", "x.npy: cannot be read")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("file", ["graph/graph.json", "graph/x.npy", "run/config.toml", "run/metrics.jsonl"])
 def test_a_pipe_does_not_hang(place, file):
     (place / file).unlink()
@@ -258,6 +262,7 @@ def test_a_folder_in_the_place_of_a_file(place):
         path.with_name("away").rename(path)
 
 
+@pytest.mark.posix
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(place):
     for file in (*GRAPH_FILES, "graph.npz", *RUN_FILES):
@@ -277,6 +282,7 @@ def test_an_earlier_bench_of_another_kind(place):
 # -- the cache of partitions ---------------------------------------------------------------------
 
 
+@pytest.mark.posix
 def test_a_damaged_partition_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("LMC_CACHE", str(tmp_path / "cache"))
     graph = lmc.synthetic(nodes=60)

@@ -173,6 +173,7 @@ def test_dropout_is_uniform_and_independent():
         assert abs(joint) < 5 * spread**2 / one.numel() ** 0.5
 
 
+@pytest.mark.posix
 @pytest.mark.process
 def test_a_read_only_home_does_not_matter(tmp_path):
     home = tmp_path / "home"

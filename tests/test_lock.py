@@ -1,7 +1,6 @@
 """Only one at a time trains in a folder."""
 
 import errno
-import fcntl
 import os
 
 import pytest
@@ -29,18 +28,20 @@ def test_a_folder_that_holds_a_run_is_let_go(tmp_path):
         pass
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_still_trains(tmp_path, monkeypatch, error):
     def flock(*_):
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr("fcntl.flock", flock)
     with RunFolder(tmp_path, resume=False):
         pass
 
 
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.posix
+@pytest.mark.parametrize("make", ["mkdir", "mkfifo"])
 def test_a_lock_that_is_no_file_is_one_line(tmp_path, make):
-    make(tmp_path / "lock")
+    getattr(os, make)(tmp_path / "lock")
     with pytest.raises(lmc.RunError, match=r"cannot be written to \(not a regular file\)"):
         RunFolder(tmp_path, resume=False).__enter__()

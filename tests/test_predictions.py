@@ -205,6 +205,7 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path, suffix):
     assert str(error.value) == f"{file}: cannot be written (No such file or directory)"
 
 
+@pytest.mark.posix
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_is_read_only_is_one_line(tmp_path):
     tmp_path.chmod(0o500)
@@ -229,6 +230,7 @@ def test_a_full_disk_is_one_line_and_the_old_file_stays(tmp_path, suffix, monkey
     assert [each.name for each in tmp_path.iterdir()] == [file.name]
 
 
+@pytest.mark.posix
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_disk_that_fills_up_while_writing(tmp_path, suffix, monkeypatch):

@@ -151,6 +151,7 @@ for moment in range(1, 40):
 """
 
 
+@pytest.mark.posix
 @pytest.mark.process
 @pytest.mark.parametrize("replaces", [False, True])
 def test_a_killed_save_leaves_the_graph_before_or_none(tmp_path, replaces):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lmc.kernels.compilation import loop
 
-SMALL_PART = 16  # times the batch's nodes is less than the graph's
+SMALL_PART = 16  # a batch is small if this many times its nodes are fewer than the graph's
 
 
 @loop

@@ -1,7 +1,7 @@
 """Which nodes a batch needs, and its block: loops that follow a batch, not the graph.
 
-A set of nodes is looked up in a hash table where the batch is a small part of the graph, so that memory follows
-the batch, and otherwise in an array with a place for every node of the graph.
+A set of nodes is looked up in a hash table where the batch is a small part of the graph, so that memory
+follows the batch, and otherwise in an array with a place for every node of the graph.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def written_epochs(folder):
 
 
 def wait_for_epochs(folder, number, process):
-    """Until a run that is going on has so many epochs more than it has now."""
+    """Until a running process has written this many more epochs than it has now."""
     before = written_epochs(folder)
     while written_epochs(folder) < before + number:
         assert process.poll() is None, process.communicate()

@@ -70,7 +70,7 @@ def close(one, other):
     ],
 )
 @pytest.mark.parametrize("depth", [1, 3])
-def test_gcn(depth, options, kind):
+def test_gcn_has_the_predictions_and_gradients_of_pyg(depth, options, kind):
     graph, model = graph_of(kind), gcn(depth, **options)
     _, found = full_gradient(model, graph)
     data = pyg_of(graph)
@@ -85,7 +85,7 @@ def test_gcn(depth, options, kind):
 
 @pytest.mark.parametrize("kind", ["undirected", "directed", "weighted"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_gcnii(shared, kind):
+def test_gcnii_has_the_gradients_of_pyg(shared, kind):
     graph, model = graph_of(kind), gcnii(4, alpha=0.2, theta=0.7, shared_weights=shared)
     _, found = full_gradient(model, graph)
     data = pyg_of(graph)

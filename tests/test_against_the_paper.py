@@ -113,7 +113,7 @@ def test_thirty_steps_of_sgd_step_for_step(make, dense, options, score, kind):
 # -- errors of estimates ----------------------------------------------------------------------------
 
 
-def test_gradient_error_by_hand():
+def test_gradient_error_equals_its_definition_by_hand():
     """The three numbers from their definition, with estimates taken through the public way."""
     graph, model = graph_of("undirected"), gcn(3)
     batches = list(lmc.batches(graph, clusters_of(graph)))
@@ -158,7 +158,7 @@ def test_gradient_error_changes_nothing(estimator):
         lmc.gradient_error(graph, gcn(3), estimator, batches)
 
 
-def test_gradient_error_is_without_dropout():
+def test_gradient_error_is_measured_without_dropout():
     graph = graph_of("undirected")
     batches = list(lmc.batches(graph, clusters_of(graph)))
     errors = []

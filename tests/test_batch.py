@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -61,15 +63,12 @@ def test_blocks_are_built_once_and_shared_where_symmetric(case):
 def test_renormalized_is_the_subgraph_alone(norm, case):
     example, batch, _ = case
     inside = np.ix_(batch.nodes.numpy(), batch.nodes.numpy())
-
-    class Alone:
-        dense, pattern = example.dense[inside], example.pattern[inside]
-
-    assert close(batch.renormalized(norm), dense_norm(Alone, norm))
+    subgraph = SimpleNamespace(dense=example.dense[inside], pattern=example.pattern[inside])
+    assert close(batch.renormalized(norm), dense_norm(subgraph, norm))
 
 
 @given(batched())
-def test_degrees_of_the_halo(case):
+def test_degrees_of_the_halo_equal_a_count_by_hand(case):
     example, batch, _ = case
     either = (example.pattern | example.pattern.T) & ~np.eye(example.graph.num_nodes, dtype=bool)
     halo = batch.halo.numpy()
@@ -79,7 +78,7 @@ def test_degrees_of_the_halo(case):
 
 
 @given(batched())
-def test_labels_and_masks_of_batch_and_halo(case):
+def test_labels_and_masks_are_those_of_batch_then_halo(case):
     example, batch, _ = case
     assert torch.equal(batch.y, example.graph.y[batch.members])
     assert torch.equal(batch.train_mask, example.graph.train_mask[batch.members])
@@ -95,13 +94,13 @@ def test_labels_and_masks_of_batch_and_halo(case):
         ([0.5], "nodes has type torch.float32: node ids must be integers"),
     ],
 )
-def test_wrong_node_sets(nodes, message):
+def test_wrong_node_sets_are_named(nodes, message):
     with pytest.raises(lmc.GraphError) as caught:
         lmc.synthetic(nodes=50).batch(nodes)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
-def test_wrong_scale(scale):
+def test_a_wrong_scale_is_named(scale):
     with pytest.raises(lmc.ArgumentError, match="scale="):
         lmc.synthetic(nodes=50).batch([0], scale=scale)

@@ -38,7 +38,7 @@ STATE = {
 }
 
 
-def test_round_trip(tmp_path):
+def test_every_state_comes_back_as_it_was(tmp_path):
     checkpoint.save(tmp_path, 3, 1, STATE)
     assert equal(checkpoint.load_latest(tmp_path), STATE)
 
@@ -50,7 +50,7 @@ def test_two_are_kept_and_the_last_is_used(tmp_path):
     assert checkpoint.load_latest(tmp_path) == {"epoch": 10}
 
 
-def test_none(tmp_path):
+def test_no_checkpoint_is_none(tmp_path):
     assert checkpoint.load_latest(tmp_path) is None
 
 
@@ -87,7 +87,7 @@ def test_what_json_cannot_hold_is_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_weights(tmp_path):
+def test_weights_come_back_and_other_files_are_named(tmp_path):
     weights = {"w": torch.ones(2, 2)}
     checkpoint.save_weights(tmp_path / "best", weights, {"task": "multiclass"})
     found, about = checkpoint.load_weights(tmp_path / "best")

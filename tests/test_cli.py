@@ -22,7 +22,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.parametrize("suffix", [pytest.param("parquet", marks=pytest.mark.process), "csv", "npz"])
-def test_predict(trained, suffix):
+def test_predict_writes_the_predictions_that_the_summary_judged(trained, suffix):
     out = trained / f"p.{suffix}"
     done = (run if suffix == "parquet" else called)("predict", trained / "a", "--out", out)
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_predict_on_a_graph_the_model_has_not_seen(trained, tmp_path):
 
 
 @pytest.mark.process
-def test_inspect(trained):
+def test_inspect_describes_the_graph(trained):
     done = run("inspect", trained / "graph")
     assert done.returncode == 0, done.stderr
     for word in ("300", "homophily", "isolated", "halo"):
@@ -79,7 +79,7 @@ def test_inspect(trained):
 
 
 @pytest.mark.process
-def test_compare_and_report(trained, tmp_path):
+def test_compare_writes_a_table_and_a_report_and_can_be_repeated(trained, tmp_path):
     sizes = ["--hidden", 8, "--epochs", 3, "--parts", 4, "--parts-per-batch", 2]
     methods = ["--methods", "gd,cluster,gas,fm,lmc", "--out", tmp_path / "cmp"]
     arguments = ["compare", "--data", trained / "graph", "--model", "gcn", *sizes, *methods]
@@ -113,7 +113,7 @@ def test_methods_of_a_comparison_start_from_the_same_weights():
 
 
 @pytest.mark.process
-def test_demo(tmp_path):
+def test_demo_compares_three_methods_and_writes_a_report(tmp_path):
     done = run("demo", "--epochs", 5, cwd=tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "20,000 nodes" in done.stdout
@@ -127,7 +127,7 @@ def test_demo(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.long
-def test_bench_and_compare(trained, tmp_path):
+def test_bench_writes_numbers_and_compares_them_with_earlier_ones(trained, tmp_path):
     out = tmp_path / "numbers.json"
     old = tmp_path / "old.json"
     names = ["PyG full batch", "full batch", "a row that is gone"]
@@ -148,7 +148,7 @@ def test_a_missing_graph_is_one_line():
 
 
 @pytest.mark.process
-def test_version_help_and_unknown_commands():
+def test_version_help_and_the_nearest_command_are_shown():
     assert lmc.__version__ in run("--version").stdout
     assert "train" in called("--help").stdout
     assert "did you mean 'train'" in fails(2, "trian", through=called)

@@ -52,7 +52,7 @@ def test_a_run_and_its_folder(small, tmp_path):
 
 
 @pytest.mark.process
-def test_the_same_from_a_file_and_flags_override(small, tmp_path):
+def test_a_config_file_repeats_a_run_and_flags_override_it(small, tmp_path):
     assert called("train", *arguments(small, epochs=3), "--out", tmp_path / "a").returncode == 0
     again = run("train", tmp_path / "a" / "config.toml", "--out", tmp_path / "b", "--quiet")
     assert again.returncode == 0, again.stderr
@@ -84,7 +84,7 @@ def test_a_preset_fills_in_the_rest(small, tmp_path):
     assert "hidden = 8" in config
 
 
-def test_defaults_need_no_reading(tmp_path, monkeypatch):
+def test_defaults_are_enough_to_train(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = called("train", "--epochs", 2)
     assert done.returncode == 0, done.stderr
@@ -153,7 +153,7 @@ def test_an_early_stop_is_still_one_after_a_resume(small, tmp_path):
     assert json.loads((tmp_path / "a" / "summary.json").read_text())["stopped"] == "early"
 
 
-def test_what_may_be_changed_on_a_resume(small, tmp_path):
+def test_a_resume_changes_the_epochs_and_nothing_else(small, tmp_path):
     options = ["--scheduler", "cosine", "--out", tmp_path / "a", "--quiet"]
     assert called("train", *arguments(small, epochs=4), *options).returncode == 0
     for wrong, message in (
@@ -310,7 +310,7 @@ def test_wrong_usage_of_the_installed_command(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_tensorboard(small, tmp_path):
+def test_tensorboard_files_are_written(small, tmp_path):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
     done = called("train", *arguments(small, epochs=1), "--out", tmp_path / "a", "--tensorboard", "--quiet")
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
 
 
 @given(name=TEXT, lr=st.floats(0, 1e10), epochs=st.integers(0, 10**12), fixed=st.booleans())
-def test_toml_round_trip(tmp_path_factory, name, lr, epochs, fixed):
+def test_what_is_written_as_toml_is_read_back(tmp_path_factory, name, lr, epochs, fixed):
     training = {"parts": 3, "lr": lr, "epochs": epochs, "fixed": fixed}
     config = Config.of({"data": {"name": name}, "method": {"name": "gas"}, "training": training})
     file = tmp_path_factory.mktemp("toml") / "config.toml"
@@ -24,7 +24,7 @@ def test_toml_round_trip(tmp_path_factory, name, lr, epochs, fixed):
     assert Config.of(Config.read(file)) == config
 
 
-def test_a_list_of_widths_what_is_none_and_numbers_of_numpy(tmp_path):
+def test_lists_nones_and_numbers_of_numpy_are_written_and_read(tmp_path):
     training = {"parts": 2, "clip": None, "lr": np.float64(0.1)}
     config = Config.of({"model": {"hidden": [8, 9], "layers": 3}, "training": training})
     (tmp_path / "config.toml").write_text(config.to_toml())
@@ -51,14 +51,14 @@ def test_every_method_builds(name):
     assert isinstance(Config.of({"method": {"name": name}}).build_estimator(), lmc.Estimator)
 
 
-def test_defaults_are_whole():
+def test_an_empty_tree_becomes_the_defaults():
     tree = Config.of({}).to_tree()
     for name, section in DEFAULTS.items():
         assert section.items() <= tree[name].items()
     assert set(MODELS) == {"gcn", "gcnii"}
 
 
-def test_what_is_not_said_is_written_out():
+def test_defaults_are_written_out():
     text = Config.of({"model": {"name": "gcn"}, "method": {"name": "lmc"}}).to_toml()
     for line in (
         "hidden = 64",
@@ -71,11 +71,11 @@ def test_what_is_not_said_is_written_out():
         assert line in text.splitlines()
 
 
-def test_a_method_of_ones_own_has_no_parts_by_default():
+def test_a_method_that_is_named_gets_no_default_parts():
     assert "parts" not in Config.of({"method": {"name": "gas"}}).training
 
 
-def test_merging():
+def test_later_settings_win_and_another_method_starts_anew():
     preset, flags = PRESETS["gcn-arxiv"], {"model": {"layers": 2}, "method": {"name": "gas"}}
     tree = merged(preset, flags)
     assert tree["model"]["hidden"] == 256
@@ -89,7 +89,7 @@ def test_merging():
     ("text", "value"),
     [("model.theta=0.5", 0.5), ("model.norm=batch", "batch"), ('a.b="x=y"', "x=y"), ("a.b=[1, 2]", [1, 2])],
 )
-def test_settings_from_the_command_line(text, value):
+def test_settings_of_the_command_line_are_parsed(text, value):
     section, rest = next(iter(parse_setting(text).items()))
     assert next(iter(rest.values())) == value
     assert text.startswith(section)
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_named(tree, message):
         Config.of(tree)
 
 
-def test_a_file_that_is_no_toml(tmp_path):
+def test_a_file_that_is_not_toml_is_named(tmp_path):
     (tmp_path / "a.toml").write_text("[model\nname=")
     with pytest.raises(lmc.ArgumentError, match=r"a\.toml: not a TOML file"):
         Config.read(tmp_path / "a.toml")

@@ -19,7 +19,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_graphs(real, name):
+def test_real_graphs_are_as_published(real, name):
     graph = real(name)
     split = tuple(int(m.sum()) for m in (graph.train_mask, graph.val_mask, graph.test_mask))
     found = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes, split)
@@ -41,7 +41,7 @@ def neutral(**changed):
     return {name: array for name, array in (arrays | changed).items() if array is not None}
 
 
-def test_by_path_by_root_by_variable_and_in_data(tmp_path, monkeypatch):
+def test_files_are_found_by_path_by_root_by_variable_and_in_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("a", "b", "data"):
         (tmp_path / folder).mkdir()
@@ -58,7 +58,7 @@ def test_by_path_by_root_by_variable_and_in_data(tmp_path, monkeypatch):
     assert lmc.load("tiny").num_nodes == 3
 
 
-def test_folders(tmp_path, monkeypatch):
+def test_saved_folders_are_found_by_name_and_path(tmp_path, monkeypatch):
     lmc.synthetic(nodes=20, degree=2).save(tmp_path / "saved")
     assert lmc.load(tmp_path / "saved").num_nodes == 20
     assert lmc.load("saved", root=tmp_path).num_nodes == 20
@@ -66,7 +66,7 @@ def test_folders(tmp_path, monkeypatch):
     assert lmc.load("saved").num_nodes == 20
 
 
-def test_sparse_features_weights_and_no_split(tmp_path):
+def test_sparse_features_weights_and_a_missing_split_are_read(tmp_path):
     sparse = {
         "x": None,
         "x_indptr": np.array([0, 1, 1, 3]),

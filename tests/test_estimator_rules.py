@@ -120,7 +120,7 @@ def test_cluster_gcn_is_full_batch_on_the_subgraph():
 
 
 @pytest.mark.parametrize("make", [gcn, gcnii])
-def test_graphfm_by_hand(make):
+def test_graphfm_equals_two_steps_by_hand(make):
     """Histories and values of two steps, dense: in-batch neighbours only, mixed, written back and used."""
     graph, momentum = graph_of("undirected"), 0.3
     model = make(3, residual=True, **({"linear_in": True} if make is gcn else {}))
@@ -187,7 +187,7 @@ def test_gradients_accumulate_in_place():
     assert all(torch.equal(2 * g, h) for g, h in zip(once, held, strict=True))
 
 
-def test_frozen_and_tied_parameters():
+def test_frozen_parameters_get_nothing_and_tied_ones_the_sum():
     graph, model = graph_of("undirected"), gcn(4)
     model.layers[2].linear.weight = model.layers[1].linear.weight
     model.layers[1].linear.bias = model.layers[2].linear.bias
@@ -205,7 +205,7 @@ def test_frozen_and_tied_parameters():
 
 @pytest.mark.parametrize(("linear_in", "asked"), [(False, [3, 2]), (True, [3, 2, 1])])
 def test_derivatives_of_the_halo_are_made_only_where_they_are_read(linear_in, asked, monkeypatch):
-    """Behind the first layer they are read if something before it is trained."""
+    """After the first layer they are read if something before it is trained."""
     graph, model = graph_of("undirected"), gcn(3, linear_in=linear_in)
     estimator, layers = bound(lmc.LMC(), model, graph), []
     made = MixedHalo.auxiliaries

@@ -63,7 +63,7 @@ def test_full_batch_equals_autograd_of_the_mean_loss(task):
         assert torch.allclose(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
 
 
-def test_a_loss_of_ones_own():
+def test_twice_the_loss_has_twice_the_gradient():
     graph, model = graph_of("undirected"), gcn(2)
 
     def doubled(prediction, y):
@@ -121,7 +121,7 @@ def test_the_mean_of_lmc_is_the_gradient(name, depth, kind):
         assert max(distance(settled(bound(other, model, graph), graph), expected).values()) > 1e-2
 
 
-def test_deep_gcnii():
+def test_the_mean_of_lmc_is_the_gradient_of_64_layers():
     graph, model = graph_of("undirected"), gcnii(64)
     _, expected = full_gradient(model, graph)
     estimator = bound(lmc.LMC(alpha=0), model, graph, init="exact")

@@ -16,7 +16,7 @@ HERE = str(Path(__file__).parent)
 
 
 def python(script, *arguments, timeout=300, **environment):
-    """Run a script that imports the library once and then forks."""
+    """The output of a script that imports the library once and then forks."""
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         capture_output=True,

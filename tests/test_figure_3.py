@@ -9,12 +9,12 @@ from estimating import bound
 
 @pytest.mark.long
 def test_errors_on_arxiv_are_ordered_as_in_figure_3(real):
-    """After a few epochs at a small batch, 5 of 80 clusters: LMC < GAS < Cluster-GCN.
+    """After a few epochs of small batches, 5 of 80 clusters: LMC < GAS < Cluster-GCN.
 
-    For this model, without a norm, that is so for the error of a batch of the paper's size, 40
-    clusters, by small margins. At 5 clusters it is so for the
-    bias, but the variance of METIS clusters drowns the rest: there the unbiased `BackwardSGD` itself is
-    further off than GAS, which drops messages and so makes its estimates, and their variance, smaller.
+    For this model, without a norm, the error has this order at a batch of the paper's size, 40 clusters, by
+    small margins. At 5 clusters the bias has it, but the variance of METIS clusters drowns the rest: there
+    the unbiased `BackwardSGD` itself is further off than GAS, which drops messages and so makes its
+    estimates, and their variance, smaller.
     """
     graph = real("arxiv")
     torch.manual_seed(0)

@@ -41,7 +41,7 @@ def test_what_fails_leaves_nothing(tmp_path):
         ({}, "/home/somebody/.cache/lmc"),
     ],
 )
-def test_where_the_cache_is(monkeypatch, environment, folder):
+def test_the_cache_is_where_the_environment_says(monkeypatch, environment, folder):
     for name in ("LMC_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": "/home/somebody", **environment}.items():

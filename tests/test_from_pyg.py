@@ -231,7 +231,7 @@ def test_halo_rows_leave_a_norm_inside_a_convolution_alone():
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GAS, lmc.GraphFM, lmc.ClusterGCN])
-def test_batches_without_a_message(kind, estimator):
+def test_batches_without_a_message_have_finite_gradients(kind, estimator):
     """Two isolated nodes, one of them, and one node with all its neighbours outside."""
     graph, model = graph_of("undirected"), make(kind, norm="BatchNorm")
     bound_to = bound(estimator(), lmc.from_pyg(model), graph)

@@ -20,7 +20,7 @@ from lmc.training.optimizers import parameter_groups
 from pyg_models import graph_with, make
 
 
-def test_linear_convolutions_of_anybody_are_exact_too():
+def test_linear_convolutions_without_a_fast_path_are_exact_too():
     """GraphConv has no path of its own: halo rows go through the convolution itself."""
     layers = [
         GraphConv(5, 6),
@@ -64,14 +64,14 @@ class Doubling(nn.Module):
         return self.linear(received + 2 * target)
 
 
-def test_a_convolution_of_ones_own():
+def test_a_convolution_that_is_not_of_pyg_is_exact_too():
     graph, model = graph_of("undirected"), lmc.GNN([Doubling(5, 6), nn.Sequential(nn.ReLU(), Doubling(6, 3))])
     model = model.double()
     _, expected = full_gradient(model, graph)
     assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
 
 
-def test_jumps_of_several_widths_and_modules_that_work_in_place():
+def test_jumps_may_have_several_widths_and_modules_may_work_in_place():
     graph = graph_of("undirected")
     first, second = SAGEConv(5, 4).double(), SAGEConv(4, 8).double()
     head = nn.Linear(12, 3).double()
@@ -95,7 +95,7 @@ def test_every_dropout_has_a_mask_of_its_own():
     assert 0.22 < float(kept) < 0.28
 
 
-def test_edges_of_a_width_that_nobody_knows():
+def test_a_convolution_of_unknown_edge_width_is_tried_when_there_is_a_graph():
     """NNConv takes features of edges and does not say how many: it is tried when there is a graph."""
     model = lmc.GNN([NNConv(5, 6, nn.Linear(2, 30)), nn.Sequential(nn.ReLU(), GATConv(6, 3))]).double()
     _, full = full_gradient(model, graph_with())
@@ -237,7 +237,7 @@ def test_what_cannot_work_is_refused_at_the_door(case):
     assert "\n" not in str(error.value)
 
 
-def test_what_tells_no_width_is_refused_when_there_is_a_graph():
+def test_a_module_of_unknown_width_is_refused_when_there_is_a_graph():
     model = lmc.GNN([nn.Sequential(Centred(), nn.ReLU(), Square())])
     with pytest.raises(lmc.ArgumentError, match="Centred mixes nodes"):
         lmc.LMC().bind(model, graph_of("undirected"))

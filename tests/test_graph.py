@@ -32,7 +32,7 @@ def test_adjacency_is_the_sum_of_the_edges(example):
 
 
 @given(graphs())
-def test_direction_and_neighbours(example):
+def test_direction_and_neighbours_equal_those_of_the_dense_graph(example):
     graph, pattern = example.graph, example.pattern
     symmetric = np.array_equal(example.dense, example.dense.T) and np.array_equal(pattern, pattern.T)
     assert graph.is_undirected == symmetric
@@ -42,7 +42,7 @@ def test_direction_and_neighbours(example):
 
 
 @given(graphs())
-def test_pyg_round_trip(example):
+def test_a_graph_comes_back_from_pyg_as_it_was(example):
     graph = example.graph
     again = lmc.Graph.from_pyg(graph.to_pyg())
     assert again.adjacency.equal(graph.adjacency)
@@ -56,14 +56,14 @@ def test_indices_are_int32_where_they_fit():
     assert build().adjacency.indptr.dtype == torch.int32
 
 
-def test_rules_for_repeated_edges_and_self_loops():
+def test_repeated_edges_add_up_and_self_loops_are_no_neighbours():
     graph = build(edge_index=[[0, 0, 1, 2], [1, 1, 0, 2]])
     assert graph.adjacency.to_dense()[1, 0] == 2
     assert graph.adjacency.to_dense()[2, 2] == 1
     assert graph.neighbours.to_dense()[2].sum() == 0
 
 
-def test_no_edges_and_isolated_nodes():
+def test_a_graph_may_have_no_edges():
     graph = build(edge_index=[[], []])
     assert graph.num_edges == 0
     assert graph.is_undirected
@@ -80,7 +80,7 @@ def test_features_keep_double_and_become_float_otherwise():
 # -- labels ----------------------------------------------------------------------------------------
 
 
-def test_kinds_of_labels():
+def test_the_kind_of_labels_follows_type_and_shape():
     assert (build().task, build().num_classes) == ("multiclass", 3)
     several = build(y=torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]]))
     assert (several.task, several.num_classes) == ("multilabel", 2)
@@ -167,14 +167,14 @@ def test_the_door_names_array_place_value_and_rule(message):
         ({"num_classes": "3"}, "num_classes='3': must be an integer"),
     ],
 )
-def test_wrong_options(arguments, message):
+def test_wrong_options_are_named(arguments, message):
     with pytest.raises(lmc.ArgumentError) as caught:
         build(**arguments)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16, np.int32, np.uint32, np.uint64])
-def test_ids_of_any_integer_type(dtype):
+def test_ids_may_have_any_integer_type(dtype):
     n = 300
     arguments = (torch.ones(n, 1), torch.zeros(n, dtype=torch.long), torch.ones(n, dtype=torch.bool))
     ends = np.array([[0, 100], [1, 7]], dtype=dtype)
@@ -189,7 +189,7 @@ def test_ids_of_any_integer_type(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.float64])
-def test_weights_of_any_type(dtype):
+def test_weights_may_have_any_type(dtype):
     graph = build(edge_weight=torch.tensor([1, 2, 1, 2], dtype=dtype))
     assert graph.edge_weight.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert graph.adjacency.to_dense()[0].tolist() == [0, 2, 0, 0]
@@ -210,14 +210,14 @@ def test_a_table_of_pandas_is_an_array():
         ([0, 0, 0, 0, 1], [[0]], "indices has shape (1, 1): must be (edges,)"),
     ],
 )
-def test_the_door_for_csr(indptr, indices, message):
+def test_the_door_names_what_is_wrong_with_csr(indptr, indices, message):
     with pytest.raises(lmc.GraphError) as caught:
         lmc.Graph.from_csr(indptr, indices, torch.ones(4, 1), [0, 1, 1, 0], [True] * 4)
     assert str(caught.value).startswith(message)
 
 
 @given(graphs(), st.randoms())
-def test_csr_rows_in_any_order(example, random):
+def test_csr_rows_may_come_in_any_order(example, random):
     """Columns of a row may come in any order and repeated; the graph is the same."""
     adjacency = example.graph.adjacency
     indices, weights, indptr = [], [], [0]
@@ -314,7 +314,7 @@ def test_union_of_isolated_graphs_without_edges():
         ),
     ],
 )
-def test_union_refuses(graphs_, roles, message):
+def test_a_wrong_union_is_named(graphs_, roles, message):
     with pytest.raises(lmc.GraphError) as caught:
         lmc.Graph.from_pyg_list(graphs_, roles)
     assert str(caught.value).startswith(message)
@@ -366,7 +366,7 @@ def test_edge_attr_follows_its_edges(tmp_path):
         ),
     ],
 )
-def test_edge_attr_that_is_wrong(edge_attr, message):
+def test_wrong_edge_attr_is_named(edge_attr, message):
     with pytest.raises(lmc.GraphError) as error:
         lmc.Graph([[0, 1, 0], [1, 0, 1]], torch.eye(2), [0, 1], [True, True], edge_attr=edge_attr)
     assert str(error.value) == message

@@ -173,12 +173,12 @@ def test_an_archive_that_unpacks_to_far_more_than_it_is(place, monkeypatch):
     fails_to_load(bomb, "GB unpacked, 200 times its size or more")
 
 
-def test_an_archive_that_does_not_fit_into_memory(place, monkeypatch):
+def test_an_archive_that_does_not_fit_into_memory_is_one_line(place, monkeypatch):
     monkeypatch.setattr("lmc.memory_use.free", lambda: 1000)
     fails_to_load(place / "graph.npz", "unpacked", "are free")
 
 
-def test_sparse_features_that_do_not_fit_into_memory(place):
+def test_sparse_features_that_do_not_fit_into_memory_are_one_line(place):
     arrays = dict(np.load(place / "graph.npz"))
     del arrays["x"]
     arrays |= {"x_indptr": np.zeros(61), "x_indices": [], "x_data": [], "x_shape": [60, 2**40]}
@@ -214,7 +214,7 @@ def test_nothing_is_written_through_a_link(place, file):
     before = {p: p.read_bytes() for p in [outside, *outside.rglob("*")] if p.is_file()}
     done = called("train", "--resume", place / "run", "--epochs", 3)
     assert done.returncode == 1
-    assert done.stderr == f"lmc: {inside}: a symbolic link, which is not of a run\n"
+    assert done.stderr == f"lmc: {inside}: a symbolic link; a run writes none\n"
     assert {p: p.read_bytes() for p in [outside, *outside.rglob("*")] if p.is_file()} == before
 
 
@@ -227,7 +227,7 @@ def test_a_link_to_a_graph_is_followed(place):
 
 
 @pytest.mark.posix
-def test_a_link_that_leads_to_itself(place):
+def test_a_link_that_leads_to_itself_is_one_line(place):
     (place / "graph" / "x.npy").unlink()
     (place / "graph" / "x.npy").symlink_to("x.npy")
     fails_to_load(place / "graph", "x.npy: cannot be read")
@@ -271,7 +271,7 @@ def test_a_file_that_may_not_be_read(place):
         path_of(place, file).chmod(0o600)
 
 
-def test_an_earlier_bench_of_another_kind(place):
+def test_an_earlier_bench_of_another_kind_is_one_line(place):
     file = place / "bench.json"
     for content in strangers(place / "mark").values():
         file.write_bytes(content)

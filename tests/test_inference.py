@@ -27,7 +27,7 @@ def dense_gcn(graph, model):
 
 @pytest.mark.parametrize("kind", ["undirected", "directed"])
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
-def test_dense_oracle(kind, rows_at_once):
+def test_predictions_equal_those_by_dense_matrices(kind, rows_at_once):
     graph = graph_of(kind)
     model = gcn(3, norm="batch", dropout=0.5)
     perturbed(model)
@@ -45,7 +45,7 @@ def test_dense_oracle(kind, rows_at_once):
         lambda: gcn(2, linear_in=True, linear_out=True),
     ],
 )
-def test_the_models_own_forward(make):
+def test_predictions_equal_the_models_own_forward(make):
     graph, model = graph_of("undirected"), make()
     with evaluating(model), torch.no_grad():
         expected = model(graph)
@@ -53,7 +53,7 @@ def test_the_models_own_forward(make):
 
 
 @given(example=graphs(), rows=st.integers(1, 13))
-def test_any_graph(example, rows):
+def test_predictions_equal_the_forward_pass_on_any_graph(example, rows):
     graph = example.graph
     model = lmc.GCN(graph.num_features, 4, 3, layers=2).to(graph.x.dtype)
     with torch.no_grad():

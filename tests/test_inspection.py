@@ -30,7 +30,7 @@ def components_of(pattern):
 
 
 @given(graphs())
-def test_the_graph(example):
+def test_counts_of_the_graph_equal_those_by_hand(example):
     found, n, pattern = inspect(example.graph, parts=[1]), example.graph.num_nodes, example.pattern
     assert (found.nodes, found.edges) == (n, len(set(example.edges)))
     symmetric = (pattern == pattern.T).all() and (example.dense == example.dense.T).all()
@@ -53,7 +53,7 @@ def test_the_graph(example):
 
 
 @given(graphs(), st.data())
-def test_homophily_and_class_counts(example, data):
+def test_homophily_and_class_counts_equal_those_by_hand(example, data):
     n = example.graph.num_nodes
     y = data.draw(st.lists(st.integers(-1, 2), min_size=n, max_size=n))
     y[data.draw(st.integers(0, n - 1))] = 0
@@ -70,7 +70,7 @@ def test_homophily_and_class_counts(example, data):
 
 
 @given(graphs())
-def test_features_and_split(example):
+def test_features_and_split_equal_those_by_hand(example):
     graph = example.graph
     roles = [graph.train_mask.tolist(), graph.val_mask.tolist(), graph.test_mask.tolist()]
     sizes = [sum(role) for role in roles]
@@ -81,14 +81,14 @@ def test_features_and_split(example):
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, -1.5, 2.0, 7.0]), min_size=6, max_size=6))
-def test_zeros_in_features(entries):
+def test_zeros_in_features_are_counted(entries):
     graph = lmc.Graph([[0], [1]], torch.tensor(entries).view(3, 2), [0, 0, 0], [True] * 3)
     found = inspect(graph).features
     assert found == (2, "float32", pytest.approx(entries.count(0.0) / 6), min(entries), max(entries))
 
 
 @given(graphs(), st.lists(st.integers(1, 20), min_size=1, max_size=2), st.integers(1, 4), st.integers(1, 9))
-def test_what_batches_hold(example, parts, layers, hidden):
+def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden):
     graph, n = example.graph, example.graph.num_nodes
     received = example.pattern | np.eye(n, dtype=bool)
     either = example.pattern | example.pattern.T
@@ -167,7 +167,7 @@ def test_regression_has_targets_and_no_classes():
     assert "largest class" not in text
 
 
-def test_one_node():
+def test_one_node_can_be_inspected():
     graph = lmc.Graph(torch.empty(2, 0), torch.zeros(1, 2), [0], [True])
     found = inspect(graph)
     assert (found.nodes, found.edges, found.directed, found.homophily) == (1, 0, False, None)
@@ -178,7 +178,7 @@ def test_one_node():
     assert "isolated" in shown(graph)
 
 
-def test_no_edges_no_features_no_val_nodes():
+def test_a_graph_without_edges_features_and_val_nodes_can_be_inspected():
     graph = lmc.Graph(torch.empty(2, 0), None, [0, 1] * 50, [True] * 60 + [False] * 40)
     found = inspect(graph)
     assert found.components == found.degrees.isolated == 100
@@ -208,7 +208,7 @@ def test_tables_say_what_was_found():
     assert "…" not in shown(graph, width=80)
 
 
-def test_no_parts_no_batches():
+def test_without_parts_there_are_no_batches():
     found = inspect(lmc.synthetic(nodes=50), parts=[])
     assert found.holdings == ()
     assert tables_of(found)[2].row_count == 0
@@ -222,14 +222,14 @@ def test_no_parts_no_batches():
         ({"layers": 1.5}, "layers=1.5: must be an integer"),
     ],
 )
-def test_errors(options, message):
+def test_wrong_arguments_are_one_line(options, message):
     with pytest.raises(lmc.ArgumentError) as error:
         inspect(two_nodes([0, 1]), **options)
     assert str(error.value) == message
 
 
 @pytest.mark.slow
-def test_arxiv(real):
+def test_arxiv_is_as_published_and_as_measured(real):
     found = inspect(real("arxiv"))
     assert (found.nodes, found.edges, found.labels.classes) == (169_343, 2_315_598, 40)
     assert found.homophily == pytest.approx(0.655, abs=0.001)  # as published

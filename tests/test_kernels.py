@@ -31,7 +31,7 @@ def close(one, other, dtype):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (7, 3), (513, 5), (1025, 256)])
-def test_rows(rows, width, dtype, threads):
+def test_loops_over_rows_equal_their_twins(rows, width, dtype, threads):
     generator = torch.Generator().manual_seed(rows)
     z, d = (torch.randn(rows, width, dtype=dtype, generator=generator) for _ in range(2))
     scale, shift, third = (torch.randn(width, dtype=dtype, generator=generator) for _ in range(3))
@@ -46,15 +46,15 @@ def test_rows(rows, width, dtype, threads):
             assert close(found, expected, dtype)
             for one, other in zip(*(k.activated_sums(d, expected, z, p) for k in (fast, plain)), strict=True):
                 assert torch.allclose(one, other, rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-4)
-            pulled = [k.activated_pull(d, expected, z, p, scale, shift, third) for k in (fast, plain)]
-            assert close(*pulled, dtype)
+            derivatives = [k.activated_vjp(d, expected, z, p, scale, shift, third) for k in (fast, plain)]
+            assert close(*derivatives, dtype)
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @given(example=graphs(), width=st.integers(1, 9), split=st.floats(0, 1))
-def test_spmm(dtype, example, width, split):
+def test_spmm_equals_its_twin_and_the_dense_product(dtype, example, width, split):
     matrix = lmc.normalize(example.graph)
     n = example.graph.num_nodes
     x = torch.randn(n, width, dtype=dtype)
@@ -89,7 +89,7 @@ def _compare_members_and_blocks(example, data):
             assert (one is None and other is None) or torch.equal(one, other)
 
 
-def test_members_of_a_large_batch():
+def test_members_of_a_large_batch_equal_those_of_the_twin():
     """More than one table's worth of halo: it grows on the way."""
     graph = lmc.synthetic(nodes=30_000, degree=12, features=1)
     nodes = torch.arange(0, 30_000, 40)
@@ -99,7 +99,7 @@ def test_members_of_a_large_batch():
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("rows", "width"), [(0, 3), (1, 1), (700, 130)])
-def test_put_rows(rows, width, dtype):
+def test_put_rows_equals_its_twin(rows, width, dtype):
     into = [torch.zeros(1000, width, dtype=dtype) for _ in range(2)]
     places, values = torch.randperm(1000)[:rows], torch.randn(rows, width, dtype=dtype)
     for kernel, target in zip((fast, plain), into, strict=True):
@@ -151,7 +151,7 @@ def test_a_run_does_not_depend_on_threads_or_the_background():
     first = run(TRAIN, "1", "plain")
     assert run(TRAIN, "2", "plain") == first
     assert run(TRAIN, "2", "prefetch") == first
-    # The plain path rounds otherwise, and so trains alike, not the same.
+    # The plain path rounds differently: its results are close, not equal.
     plain_numbers, fast_numbers = (
         [float(number) for number in printed.splitlines()[0].split()]
         for printed in (run(TRAIN, "1", "plain", LMC_KERNELS="plain"), first)
@@ -195,16 +195,16 @@ def test_compilation_is_announced_once_and_kept(tmp_path):
         "import torch, lmc; from lmc.kernels import fast; fast.moments(torch.ones(2, 3)); "
         "fast.put_rows(torch.tensor([0]), torch.ones(1, 2), torch.ones(1, 2))"
     )
-    said = []
+    printed = []
     for _ in range(2):
         command = [sys.executable, "-c", script]
         environment = os.environ | {"LMC_CACHE": str(tmp_path)}
         del environment["NUMBA_CACHE_DIR"]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
         assert done.returncode == 0, done.stderr
-        said.append(done.stderr)
-    assert said[0].splitlines() == [f"lmc: compiling kernels, once; kept in {tmp_path / 'kernels'}"]
-    assert said[1] == ""
+        printed.append(done.stderr)
+    assert printed[0].splitlines() == [f"lmc: compiling kernels, once; kept in {tmp_path / 'kernels'}"]
+    assert printed[1] == ""
 
 
 def test_memory_goes_back_early_where_nothing_comes_back_to_it():

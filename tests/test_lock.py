@@ -41,7 +41,7 @@ def test_a_file_system_without_locks_still_trains(tmp_path, monkeypatch, error):
 
 @pytest.mark.posix
 @pytest.mark.parametrize("make", ["mkdir", "mkfifo"])
-def test_a_lock_that_is_no_file_is_one_line(tmp_path, make):
+def test_a_lock_that_is_not_a_file_is_one_line(tmp_path, make):
     getattr(os, make)(tmp_path / "lock")
     with pytest.raises(lmc.RunError, match=r"cannot be written to \(not a regular file\)"):
         RunFolder(tmp_path, resume=False).__enter__()

@@ -16,7 +16,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("nodes", "halo", "megabytes"), MEASURED)
-def test_the_measured_peaks(nodes, halo, megabytes):
+def test_estimates_are_near_the_measured_peaks(nodes, halo, megabytes):
     estimate = need(WIDTHS, FEATURES, nodes, halo, NODES).step / 1e6
     assert estimate == pytest.approx(megabytes, rel=0.05)
 
@@ -77,7 +77,7 @@ def test_one_layer_keeps_what_it_receives_and_its_losses():
 
 
 def test_two_layers_and_a_large_halo_peak_forward():
-    """Behind the hidden layer, halo rows have their value and their message, batch rows theirs as well."""
+    """After the hidden layer, halo rows have their value and their message, batch rows theirs as well."""
     assert need([64, 10], 32, 1, 1000, 2000).step == 4 * ((32 + 2 * 64) + 1000 * 2 * 64)
 
 
@@ -94,7 +94,7 @@ def test_two_layers_and_a_large_halo_peak_forward():
         ({"remembered": ([3], [])}, "remembered layer=3: must be at most 2"),
     ],
 )
-def test_errors(changed, message):
+def test_wrong_arguments_are_one_line(changed, message):
     given = {"widths": [8, 4], "features": 16, "batch_nodes": 10, "halo_nodes": 20, "num_nodes": 100}
     with pytest.raises(lmc.ArgumentError) as error:
         need(**given | changed)

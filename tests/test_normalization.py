@@ -26,7 +26,7 @@ def dense_norm(example, norm):
 
 @pytest.mark.parametrize("norm", ["gcn", "mean", "sum"])
 @given(example=graphs())
-def test_equals_its_formula(norm, example):
+def test_every_norm_equals_its_formula(norm, example):
     matrix = lmc.normalize(example.graph, norm)
     assert matrix.values.dtype == torch.float64
     assert matrix.is_canonical()
@@ -53,7 +53,7 @@ def test_gcn_equals_pyg(example):
     assert torch.allclose(lmc.normalize(example.graph).to_dense(), dense, rtol=1e-6, atol=0)
 
 
-def test_computed_once():
+def test_a_normalised_adjacency_is_computed_once():
     graph = lmc.synthetic(nodes=50)
     assert lmc.normalize(graph) is lmc.normalize(graph, "gcn")
 

@@ -67,14 +67,14 @@ def test_batch_sizes_stand_beside_those_of_the_paper(folder, tmp_path):
     assert len(vals) == len(tests) == 2
 
 
-def test_one_of_the_models(folder, tmp_path):
+def test_one_model_can_be_asked_for(folder, tmp_path):
     scale = ("--quick", "--epochs", 1, "--model", "gcnii", "--data", "cora")
     done = called("paper", "prediction", *scale, "--root", folder, "--out", tmp_path)
     rows = check("prediction", tmp_path, done)["tables"][0]["rows"]
     assert [(row[0], row[1]) for row in rows] == [("GCNII", method) for method in METHOD_SETTINGS]
 
 
-def test_batch_sizes_of_ones_own(folder, tmp_path):
+def test_another_batch_size_can_be_asked_for(folder, tmp_path):
     scale = ("--quick", "--epochs", 1, "--clusters", 4)
     done = called("paper", "batch-size", *scale, "--root", folder, "--out", tmp_path)
     rows = check("batch-size", tmp_path, done)["tables"][0]["rows"]
@@ -95,7 +95,7 @@ def test_the_learning_rate_is_the_one_that_is_best_on_average(monkeypatch):
     assert sorted(asked) == sorted(product(RATES, range(3)))
 
 
-def test_what_there_is_and_what_there_is_not(tmp_path):
+def test_experiments_are_listed_and_unknown_ones_are_named(tmp_path):
     done = called("paper", "--list")
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(EXPERIMENTS)
     done = called("paper", "batchsize")

@@ -26,7 +26,7 @@ def test_every_node_has_a_cluster_and_none_is_empty(method, example, parts):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_balance_and_cut(method):
+def test_clusters_are_balanced_and_cut_few_edges(method):
     graph = lmc.synthetic(nodes=2000)
     clusters = lmc.partition(graph, 10, method)
     sizes = torch.bincount(clusters)
@@ -37,7 +37,7 @@ def test_balance_and_cut(method):
     assert within > {"metis": 2.5, "bfs": 1.1, "random": 0.95}[method] * at_random
 
 
-def test_seeds():
+def test_one_seed_gives_the_same_clusters_and_another_gives_others():
     graph = lmc.synthetic(nodes=500)
     for method in ("metis", "random"):
         assert torch.equal(*(lmc.partition(graph, 8, method, seed=1, cache=False) for _ in range(2)))
@@ -55,7 +55,7 @@ def test_directed_graphs_are_cut_as_if_undirected():
     assert torch.equal(lmc.partition(one_way, 4), lmc.partition(both_ways, 4))
 
 
-def test_without_pymetis(monkeypatch):
+def test_without_pymetis_bfs_is_used_with_a_warning(monkeypatch):
     graph = lmc.synthetic(nodes=300)
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.warns(UserWarning, match='pymetis is not installed: method="bfs" is used'):
@@ -63,7 +63,7 @@ def test_without_pymetis(monkeypatch):
     assert torch.equal(clusters, lmc.partition(graph, 6, "bfs"))
 
 
-def test_wrong_arguments():
+def test_wrong_arguments_are_named():
     graph = lmc.synthetic(nodes=50)
     with pytest.raises(lmc.ArgumentError, match="method='louvain': must be one of metis, bfs, random"):
         lmc.partition(graph, 2, "louvain")
@@ -80,7 +80,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "partitions"
 
 
-def test_found_again_by_graph_and_arguments(cache):
+def test_clusters_are_found_again_by_graph_and_arguments(cache):
     graph = lmc.synthetic(nodes=300)
     lmc.partition(graph, 5)
     (file,) = cache.iterdir()
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_computed_anew(cache, content):
     assert np.array_equal(np.load(file), right.numpy())
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):
     occupied = tmp_path / "file"
     occupied.write_text("")
     monkeypatch.setenv("LMC_CACHE", str(occupied))

@@ -99,7 +99,7 @@ def test_reading_back_gives_every_number_exactly(tmp_path_factory, suffix, task,
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_types_are_stored(tmp_path, task):
+def test_columns_have_their_types(tmp_path, task):
     graph = graph_of([0, 1, 2, 3])
     kinds = {"node": "int64", "class": "int64", "label": "int8", "p": "float32", "value": "float32"}
     write_predictions(tmp_path / "a.parquet", graph, torch.randn(4, 3), task)
@@ -136,7 +136,7 @@ def test_double_precision_values_stay_so_and_probabilities_do_not(tmp_path, suff
         np.testing.assert_array_equal(typed("p", read(file)[f"p_{i}"]), wanted[:, i])
 
 
-def test_half_precision_and_tensors_that_require_a_gradient(tmp_path):
+def test_half_precision_and_tensors_that_require_a_gradient_are_written(tmp_path):
     graph, prediction = graph_of([0, 0]), torch.tensor([[1.0, 2.0], [4.0, 3.0]], requires_grad=True)
     write_predictions(tmp_path / "a.npz", graph, prediction, "multiclass")
     write_predictions(tmp_path / "b.npz", graph, prediction.half(), "multiclass")
@@ -146,7 +146,7 @@ def test_half_precision_and_tensors_that_require_a_gradient(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_predictions_of_the_graphs_own_nodes(tmp_path, suffix):
+def test_predictions_are_in_the_order_of_the_graph(tmp_path, suffix):
     """The width of a prediction may be another than the graph's own classes; a path may be a string."""
     graph = lmc.synthetic(nodes=300)
     prediction = lmc.predict(graph, lmc.GCN(64, 8, 17))
@@ -159,7 +159,7 @@ def test_predictions_of_the_graphs_own_nodes(tmp_path, suffix):
     assert accuracy == pytest.approx(evaluate(graph, prediction)["test"])
 
 
-def test_more_rows_than_csv_writes_at_once(tmp_path, monkeypatch):
+def test_csv_is_written_in_several_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("lmc.runs.predictions._CSV_ROWS", 3)
     graph, prediction = graph_of([0] * 8), torch.randn(8, 2)
     write_predictions(tmp_path / "a.csv", graph, prediction, "regression")
@@ -188,7 +188,7 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path, suffix):
         ({"prediction": torch.ones(2, 0)}, "prediction has shape (2, 0): must be (2, out), a row per node"),
     ],
 )
-def test_wrong_arguments(tmp_path, monkeypatch, changed, message):
+def test_wrong_arguments_are_one_line(tmp_path, monkeypatch, changed, message):
     monkeypatch.chdir(tmp_path)
     given = {"file": "a.csv", "graph": graph_of([0, 1]), "prediction": torch.ones(2, 2), "task": "multiclass"}
     with pytest.raises(lmc.ArgumentError) as error:
@@ -233,7 +233,7 @@ def test_a_full_disk_is_one_line_and_the_old_file_stays(tmp_path, suffix, monkey
 @pytest.mark.posix
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_disk_that_fills_up_while_writing(tmp_path, suffix, monkeypatch):
+def test_a_disk_that_fills_up_while_writing_is_one_line(tmp_path, suffix, monkeypatch):
     """Whatever a writer makes of an error in the middle, it is an OSError."""
     partial = tmp_path / "partial"
     partial.symlink_to("/dev/full")

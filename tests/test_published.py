@@ -83,7 +83,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_single_graphs(tmp_path, name):
+def test_single_graphs_are_read_in_their_real_layouts(tmp_path, name):
     WRITERS[name](tmp_path)
     graph = lmc.load(name, root=tmp_path)
     assert graph.adjacency.to_dense().tolist() == PATH.toarray().tolist()
@@ -153,7 +153,7 @@ def test_without_a_network_one_line_says_which_file_goes_where(tmp_path, name, f
     assert "\n" not in message
 
 
-def test_found_in_the_second_place(tmp_path, monkeypatch):
+def test_files_are_found_in_the_second_folder(tmp_path, monkeypatch):
     flickr(tmp_path / "second")
     monkeypatch.setenv("LMC_DATA", str(tmp_path / "second"))
     assert lmc.load("flickr", root=tmp_path / "first").num_nodes == 4

@@ -77,7 +77,7 @@ def test_lower_is_better_where_the_summary_says_so(run, tmp_path):
     assert "Validation RMSE" in text
 
 
-def test_the_charts(run, report):
+def test_charts_show_loss_metric_and_gradient_error(run, report):
     with_error = run("a", lines(10, gradient_error=True))
     page = report(with_error, ended(run, "b"))
     charts = [attrs["aria-label"] for tag, attrs in page.elements if attrs.get("role") == "img"]
@@ -121,7 +121,7 @@ def test_what_the_files_say_is_escaped(run, report):
     assert page.text.count(evil) > 6
 
 
-def test_characters_that_have_no_bytes(run, report):
+def test_characters_that_utf8_cannot_hold_do_no_harm(run, report):
     assert "unfinished" in report(run("a", environment={"commit": "\ud800"})).text
 
 
@@ -149,13 +149,13 @@ def test_a_whole_last_line_counts_without_its_newline(run, report):
     assert report(folder).rows()[1][-1] == "unfinished, 7 epochs"
 
 
-def test_a_run_of_no_epoch_yet(run, report):
+def test_a_run_without_an_epoch_is_shown(run, report):
     page = report(run("a", []))
     assert page.rows()[1][2:] == ["–"] * 6 + ["unfinished, 0 epochs"]  # noqa: RUF001
     assert "No epoch has been recorded yet." in page.text
 
 
-def test_a_run_of_one_epoch(run, report):
+def test_a_run_of_one_epoch_is_drawn_as_a_mark(run, report):
     page = report(ended(run, "a", epochs=1))
     assert page.rows()[1][-1] == "finished, 1 epoch"
     marks = [attrs["transform"] for attrs in page.with_class("line") if "transform" in attrs]
@@ -192,7 +192,7 @@ def test_epochs_without_evaluation_are_no_gap(run, report):
     assert [path.count("M") for path in curves(page)] == [1, 1, 1, 1]
 
 
-def test_a_run_that_never_evaluated(run, report):
+def test_a_run_that_never_evaluated_has_no_validation_chart(run, report):
     page = report(run("a", lines(3, every=4)))
     assert page.rows()[1][2:6] == ["–"] * 4  # noqa: RUF001
     assert "Validation" not in page.text
@@ -270,7 +270,7 @@ def test_many_classes_are_only_a_list(run, report):
     assert len(page.rows(-1)) == 11
 
 
-def test_what_differs_between_runs(run, report):
+def test_settings_that_differ_between_runs_are_listed(run, report):
     page = report(run("a"), run("b", method="gas", parts_per_batch=40))
     assert page.rows(1) == [
         ["run", "method.name", "training.parts_per_batch"],
@@ -309,7 +309,7 @@ def test_folders_of_one_name_go_by_their_paths(run, report):
     assert names == [f"{one} arxiv", f"{two} arxiv", "z arxiv"]
 
 
-def test_wrong_arguments(run, tmp_path):
+def test_wrong_arguments_are_named(run, tmp_path):
     with pytest.raises(lmc.LMCError, match="nowhere: no such run folder"):
         write_report([tmp_path / "nowhere"], tmp_path / "r.html")
     with pytest.raises(lmc.LMCError, match="one run folder or more"):
@@ -321,7 +321,7 @@ def test_wrong_arguments(run, tmp_path):
         write_report([folder], folder)
 
 
-def test_the_command(run, tmp_path):
+def test_the_command_writes_the_page(run, tmp_path):
     out = tmp_path / "r.html"
     done = CliRunner().invoke(main, ["report", str(run("a")), str(run("b")), "--out", str(out)])
     assert done.exit_code == 0, done.output

@@ -53,7 +53,7 @@ def test_after_any_step_the_last_of_an_epoch_included(tmp_path, stop):
     goes_on(tmp_path, stop)
 
 
-def test_full_batch_whose_every_step_is_an_epoch(tmp_path):
+def test_full_batch_goes_on_too(tmp_path):
     goes_on(tmp_path, 2, lmc.FullBatch)
 
 
@@ -79,7 +79,7 @@ def test_of_whatever_it_is_made(tmp_path, options):
     goes_on(tmp_path, **options)
 
 
-def test_losses_beyond_single_precision(tmp_path):
+def test_a_run_with_losses_beyond_single_precision_goes_on(tmp_path):
     data = GRAPH.to_pyg()
     data.x = data.x.double()
     data.y = torch.randn(200, dtype=torch.float64) * 1e25
@@ -97,7 +97,7 @@ def test_another_graph_is_named(tmp_path):
         lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), **options | {"epochs": 2}, resume=True)
 
 
-def test_records_of_another_version_and_of_nobody():
+def test_records_of_another_version_are_read_and_wrong_ones_are_named():
     options = lmc.TrainingOptions(parts=4, epochs=1)
     training = prepare_training(GRAPH, made(), lmc.LMC(), options)
     training.run()
@@ -117,7 +117,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     assert called("report", tmp_path / "a").returncode == 0
 
 
-def test_very_many_classes(tmp_path):
+def test_very_many_classes_keep_the_summary_small(tmp_path):
     data = GRAPH.to_pyg()
     data.y = data.y.clone()  # it is the graph's own
     data.y[0] = 40_000

@@ -63,7 +63,7 @@ def test_nodes_drawn_with_unequal_chances_average_to_the_gradient():
         ([1.0, float("nan")], "weights[1] = nan"),
     ],
 )
-def test_weights_that_are_none(weights, message):
+def test_wrong_weights_are_named(weights, message):
     with pytest.raises(lmc.GraphError) as caught:
         graph_of("undirected").batch([0, 1], weights=weights)
     assert str(caught.value).startswith(message)

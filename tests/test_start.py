@@ -75,7 +75,7 @@ def test_nothing_heavy_is_loaded_before_it_is_used(statement):
 
 
 @pytest.mark.process
-def test_as_a_module():
+def test_the_package_runs_as_a_module():
     assert python("-m", "lmc", "--version").strip().endswith(lmc.__version__)
 
 
@@ -96,7 +96,7 @@ def test_threads_are_those_asked_for(order):
 
 @pytest.mark.process
 @pytest.mark.parametrize("wrong", ["two", "0", "-1"])
-def test_a_number_of_threads_that_is_none_is_named(wrong):
+def test_a_wrong_number_of_threads_is_named(wrong):
     script = (
         "import warnings\n"
         "with warnings.catch_warnings(record=True) as seen:\n"

@@ -17,7 +17,7 @@ ARRAYS = ("x", "y", "train_mask", "val_mask", "test_mask")
 
 
 @given(graphs())
-def test_round_trip(tmp_path_factory, example):
+def test_a_saved_graph_comes_back_as_it_was(tmp_path_factory, example):
     path = tmp_path_factory.mktemp("graphs") / "g"
     example.graph.save(path)
     again = lmc.Graph.open(path)
@@ -115,7 +115,7 @@ def test_a_damaged_folder_is_one_line(saved, damage, message):
     assert "\n" not in str(caught.value)
 
 
-def test_newer_version_is_refused(saved):
+def test_a_newer_version_is_refused(saved):
     header = json.loads((saved / "graph.json").read_text())
     (saved / "graph.json").write_text(json.dumps(header | {"version": 99}))
     with pytest.raises(lmc.GraphError, match="version 99"):

@@ -86,14 +86,14 @@ def test_a_gcn_gains_clearly_over_an_mlp():
         ({"nodes": 5, "degree": 2, "classes": 6}, "classes=6: must not exceed nodes=5"),
     ],
 )
-def test_impossible_sizes(arguments, message):
+def test_impossible_sizes_are_named(arguments, message):
     with pytest.raises(lmc.ArgumentError) as caught:
         lmc.synthetic(**arguments)
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 10, 99, 101])
-def test_small_sizes(nodes):
+def test_every_node_of_a_small_graph_has_a_role(nodes):
     graph = lmc.synthetic(nodes=nodes, degree=1, classes=2, features=1)
     assert graph.num_nodes == nodes
     assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == nodes

@@ -69,7 +69,7 @@ def test_best_weights_are_restored(graph):
     assert any(record.val < best.val for record in result.history[best.epoch :]) or best.epoch == 12
 
 
-def test_early_stop_and_sparse_evaluation(graph):
+def test_patience_counts_evaluations_not_epochs(graph):
     result = lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 3, epochs=50, lr=0.0, patience=2, evaluate_every=3)
     assert result.stopped == "early"
     assert [record.epoch for record in result.history if record.val is not None] == [3, 6, 9]
@@ -103,7 +103,7 @@ def test_clipping_bounds_the_step(graph):
     assert moved(None) > 2e-3
 
 
-def test_weight_decay_apart_for_layers_and_head(graph):
+def test_layers_and_head_have_a_weight_decay_each(graph):
     model = lmc.GCNII(graph.num_features, 8, graph.num_classes, layers=3)
     groups = parameter_groups(model, 0.1, 0.2)
     assert {id(p) for p in groups[0]["params"]} == {id(p) for p in model.layers.parameters()}
@@ -136,12 +136,12 @@ def test_weight_decay_shrinks_only_its_group():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", torch.optim.RMSprop])
-def test_any_optimizer(graph, optimizer):
+def test_any_optimizer_trains(graph, optimizer):
     result = lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 3, epochs=2, lr=0.01, optimizer=optimizer)
     assert math.isfinite(result.history[-1].loss)
 
 
-def test_schedulers(graph):
+def test_schedulers_set_the_rate_of_every_epoch(graph):
     rates = [
         [
             record.lr
@@ -218,7 +218,7 @@ def test_callbacks_can_stop(graph):
         ({"parts": 4, "patience": 0}, "patience=0: must be 1 or more"),
     ],
 )
-def test_impossible_options(graph, options, message):
+def test_impossible_options_are_named(graph, options, message):
     with pytest.raises(lmc.ArgumentError, match=message):
         lmc.fit(graph, gcn(graph), lmc.LMC(), **options)
 
@@ -231,7 +231,7 @@ def test_a_loss_that_is_no_number_stops_the_run(graph):
         lmc.fit(huge, gcn(huge), lmc.FullBatch(), epochs=9, lr=1e30)
 
 
-def test_multilabel_and_regression():
+def test_multilabel_and_regression_have_their_own_metrics():
     torch.manual_seed(0)
     edges, x = torch.randint(40, (2, 160)), torch.randn(40, 5)
     mask = torch.arange(40) < 20

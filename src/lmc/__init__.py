@@ -131,20 +131,19 @@ def __dir__() -> list[str]:
 
 
 def _limit_threads(asked: str) -> None:
-    """Have torch use so many threads, whether it is loaded already or will be."""
+    """Have torch use this many threads, whether it is loaded already or will be later."""
     if not asked.isdecimal() or int(asked) == 0:
         warnings.warn(f"LMC_THREADS={asked!r} is ignored: must be a whole number, 1 or more", stacklevel=3)
     elif "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(int(asked))
     else:
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(int(asked))
-        os.environ["MKL_DYNAMIC"] = (
-            "FALSE"  # as torch.set_num_threads does: more threads than cores, if asked
-        )
+        # As torch.set_num_threads does: more threads than cores, if asked.
+        os.environ["MKL_DYNAMIC"] = "FALSE"
 
 
 # Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
-# to be known before; whoever has set it otherwise is left alone.
+# to be set before; a value that is there already stays.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if os.environ.get("LMC_THREADS"):

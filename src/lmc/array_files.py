@@ -18,11 +18,11 @@ DAMAGED_ARRAY = (
     TokenError,
     SyntaxError,
 )
-"""What numpy raises for a `.npy` that is none; its header is read as a Python literal."""
+"""What numpy raises for a file that is not a `.npy`; the header is read as a Python literal."""
 
 
 def write_array(file: BinaryIO, array: NDArray[Any]) -> None:
-    """As `.npy`. Not by `numpy.save`: that writes beside `file`, and is silent where the disk is full.
+    """Write as `.npy`. Not by `numpy.save`: it bypasses `file`, and is silent where the disk is full.
 
     >>> import io, numpy
     >>> file = io.BytesIO()

@@ -12,18 +12,18 @@ from typing import Any, get_args
 from lmc.errors import ArgumentError
 
 Failing = Callable[[str], Exception]
-"""Makes an error of its one line: a class of errors, or a function that adds of which file it speaks."""
+"""Makes an error from its one line: an error class, or a function that adds the name of the file."""
 
 MOST_WHOLE = 2**63 - 1
-"""What 64 bits can hold."""
+"""The largest integer in 64 bits."""
 MOST_REAL = 3e38
-"""What 32 bits can hold, near enough."""
+"""About the largest number in float32."""
 
 
 def whole_number(
     name: str, value: Any, least: int, most: int = MOST_WHOLE, failing: Failing = ArgumentError
 ) -> int:
-    """An integer in least .. most, of any type that counts as one; else what `failing` makes of the line."""
+    """An integer in least .. most, of any type that counts as one; otherwise raises what `failing` makes."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -37,7 +37,7 @@ def whole_number(
 def real_number(
     name: str, value: Any, least: float, most: float = MOST_REAL, failing: Failing = ArgumentError
 ) -> float:
-    """A number in least .. most, of any type that counts as one; else what `failing` makes of the line."""
+    """A number in least .. most, of any type that counts as one; otherwise raises what `failing` makes."""
     if isinstance(value, bool) or not isinstance(value, Real) or value != value:
         raise failing(f"{name}={shown(value)}: must be a number")
     number: Any = value  # an integer may be longer than any float, and still be compared
@@ -48,19 +48,19 @@ def real_number(
 
 
 def sequence(name: str, values: Any) -> Sequence[Any]:
-    """A list or a tuple; else ArgumentError."""
+    """A list or a tuple; otherwise raises ArgumentError."""
     if not isinstance(values, (list, tuple)):
         raise ArgumentError(f"{name}={shown(values)}: must be a list")
     return values
 
 
 def shown(value: Any) -> str:
-    """Any value in part of a line."""
+    """A value, shortened to a part of one line."""
     return " ".join(reprlib.repr(value).split())
 
 
 def one_of(name: str, value: Any, allowed: Any) -> str:
-    """One of the strings of a Literal, or of any collection; else ArgumentError, with the nearest one."""
+    """One of the strings of a Literal or a collection; otherwise ArgumentError, with the nearest one."""
     names = list(get_args(allowed) or allowed)
     if isinstance(value, str) and value in names:
         return value

@@ -18,4 +18,4 @@ class ArgumentError(LMCError, ValueError):
 
 
 class RunError(LMCError, RuntimeError):
-    """A run that cannot go on, such as at a loss that is no number, or files that are not those of a run."""
+    """A run that cannot go on, such as one whose loss is not finite, or files that are not those of a run."""

@@ -13,10 +13,10 @@ from typing import BinaryIO
 from platformdirs import user_cache_path
 
 LARGEST_TEXT = 64 << 20
-"""Bytes of a text that is read whole; those of the library have some thousands."""
+"""The most bytes of a text file that is read whole; the library's own have some thousands."""
 
 LONGEST_LINE = 300
-"""Of what others say is wrong: some quote the whole file."""
+"""The most characters of another library's error message: some quote the whole file."""
 
 
 def regular(file: Path) -> Path:
@@ -32,7 +32,7 @@ def regular(file: Path) -> Path:
 
 
 def read_text_bytes(file: Path) -> bytes:
-    """All bytes of a text file; OSError where it is no regular file, or larger than any text of ours."""
+    """All bytes of a text file; OSError if it is not a regular file, or larger than any of ours."""
     with open(regular(file), "rb") as opened:
         content = opened.read(LARGEST_TEXT + 1)
     if len(content) > LARGEST_TEXT:
@@ -95,7 +95,7 @@ def cache_folder() -> Path:
 
 
 def expanded(path: Path) -> Path:
-    """With the home folder in the place of a leading `~`, where there is one."""
+    """The path with the home folder for a leading `~`, where there is such a user."""
     try:
         return path.expanduser()
     except RuntimeError:  # there is no such user
@@ -103,7 +103,7 @@ def expanded(path: Path) -> Path:
 
 
 def one_line(error: BaseException) -> str:
-    """Why, in one line."""
+    """The reason of an error, in one line."""
     text = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
     first = text.splitlines()[0]
     return first if len(first) <= LONGEST_LINE else f"{first[:LONGEST_LINE]}..."

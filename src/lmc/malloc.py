@@ -24,7 +24,7 @@ def keep_large_buffers() -> bool:
 
 
 def give_back_large_buffers() -> bool:
-    """Tell it the opposite, so that the process holds what is in use: slow, to measure memory."""
+    """Tell malloc the opposite, so that the process holds only what is in use: slow, for measuring memory."""
     return _mallopt({_M_MMAP_THRESHOLD: 1 << 16})
 
 

@@ -84,7 +84,7 @@ def _field(file: Path, name: str, unit: int = 1) -> int | None:
 
 
 def _peak_of_the_process() -> int:
-    """Since it began, where the system does not start anew."""
+    """The peak since the process began, where the system cannot restart it."""
     if os.name != "posix":
         return int(psutil.Process().memory_info().peak_wset)
     import resource

@@ -19,7 +19,7 @@ def read(name: str, value: Any, hint: Any, failing: Failing = ArgumentError) -> 
     """The value as its annotation says, or an error with name, value and rule.
 
     Args:
-        name: of the value; of what is inside of it, the error says the path from there.
+        name: of the value; an error inside of it adds the path from there.
         value: of JSON or TOML.
         hint: `int`, `float`, `str`, `bool`, `None`, `Path`, `Any`, a dataclass, a `Literal`, or a union,
             `list[...]`, `tuple[..., ...]` or `dict[str, ...]` of these. A table becomes the dataclass; keys
@@ -48,7 +48,7 @@ def read(name: str, value: Any, hint: Any, failing: Failing = ArgumentError) -> 
 
 
 def described(hint: Any) -> str:
-    """What a value must be; that it may be missing is not said.
+    """What a value must be, without saying that it may be None.
 
     >>> described(int | list[int] | None), described(Literal["zero", "exact"])
     ('an integer or a list', 'one of zero, exact')
@@ -66,7 +66,7 @@ def described(hint: Any) -> str:
 
 
 def _is_a(value: Any, hint: Any) -> bool:
-    """Whether a value is of a kind; what is inside of it is another question."""
+    """Whether a value itself is of a type; `read` looks at what is inside of it."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return any(_is_a(value, each) for each in get_args(hint))
@@ -76,9 +76,9 @@ def _is_a(value: Any, hint: Any) -> bool:
         return isinstance(value, list)
     if origin is dict or is_dataclass(hint):
         return isinstance(value, dict)
-    if hint is float:  # an integer of a file may be too large to be one
+    if hint is float:  # an integer in a file may be too large for a float
         return isinstance(value, float) or (_is_a(value, int) and abs(value) <= sys.float_info.max)
-    if hint is int:  # as which Python counts true and false
+    if hint is int:  # Python counts True and False as integers
         return isinstance(value, int) and not isinstance(value, bool)
     if hint in (None, NoneType):
         return value is None

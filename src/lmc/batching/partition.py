@@ -35,7 +35,7 @@ def partition(
             pymetis is missing and cuts far more edges.
         seed: of the method's random choices.
         cache: whether to keep the result on disk, under `$LMC_CACHE` or the user's cache folder, and
-            to look for it there first. A cache that cannot be written or read is done without.
+            to look for it there first. A cache that cannot be read or written is ignored.
 
     Returns:
         (nodes,) int64, the cluster of every node, from 0 without gaps.

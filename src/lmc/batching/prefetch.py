@@ -40,6 +40,6 @@ def prefetch(items: Iterable[Item], prepare: Callable[[Item], object] | None = N
 
 
 def _step_aside() -> None:
-    """Let this thread have only what others leave: a step whose threads share the work waits for the last."""
+    """Give this thread only the time that others leave: a step waits for the last of its threads."""
     if sys.platform.startswith("linux"):  # elsewhere, the priority would be that of the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)

@@ -69,7 +69,7 @@ def own(
 
 @cache
 def _load_kernels() -> None:
-    """One step on a graph of no size, so that what is measured later is not the loading of kernels."""
+    """One step on a tiny graph, so that the loading of kernels is not measured later."""
     graph = lmc.synthetic(nodes=500, features=4)
     estimator = lmc.LMC()
     estimator.bind(gcn(graph), graph)
@@ -149,9 +149,9 @@ def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> Ti
     weights = [torch.randn(o, i) for i, o in pairwise(widths)]
     propagated(graph)  # known before the first epoch
 
-    sides = [(batch.num_nodes, batch.num_halo) for batch in batches]
-    hidden = [[torch.rand(n, HIDDEN) for n in side] for side in sides]
-    outputs = [[torch.rand(n, widths[-1]) for n in side] for side in sides]
+    sizes = [(batch.num_nodes, batch.num_halo) for batch in batches]
+    hidden = [[torch.rand(n, HIDDEN) for n in size] for size in sizes]
+    outputs = [[torch.rand(n, widths[-1]) for n in size] for size in sizes]
 
     def epoch() -> None:
         for batch, (inside, halo), (out, halo_out) in zip(batches, hidden, outputs, strict=True):
@@ -171,7 +171,7 @@ def preparation(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) ->
     _load_kernels()
 
     def epoch() -> None:
-        fresh = copy(graph)  # for which nothing is known yet
+        fresh = copy(graph)  # nothing is cached for it yet
         vars(fresh).pop("neighbours", None)
         normalize_transposed(fresh)
         propagated(fresh)

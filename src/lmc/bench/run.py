@@ -36,7 +36,7 @@ QUICK: dict[str, Make] = {
     ),
     tables.FLOOR: rows.products,
 }
-# Every way to train that there is, as it comes, on the same batches.
+# Every training method with its default options, on the same batches.
 ON_BATCHES = [name for name in TRAINING_METHODS if name != "gd"]
 EPOCHS: dict[str, Make] = QUICK | {
     "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),

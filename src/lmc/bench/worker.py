@@ -25,7 +25,7 @@ class Worker:
     Args:
         make: what is trained, on the graph.
         load: gives the graph.
-        keep_buffers: whether the process keeps large buffers; without, its memory is what it needs.
+        keep_buffers: whether the process keeps large buffers; if not, it holds only what it needs.
     """
 
     def __init__(self, make: Make, load: Load, keep_buffers: bool = True) -> None:

@@ -17,7 +17,9 @@ from lmc.runs.registry import METHODS, TRAINING_METHODS
 @settings
 @click.option("--methods", default=",".join(TRAINING_METHODS), show_default=True, help="Separated by commas.")
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
-@click.option("--out", type=FOLDER, default=None, help="Folder; what is there of the same settings goes on.")
+@click.option(
+    "--out", type=FOLDER, default=None, help="Folder; runs in it with the same settings are resumed."
+)
 @click.option("--quiet", is_flag=True, help="The table only.")
 def command(methods: str, target: float | None, out: Path | None, quiet: bool, **options: Any) -> None:
     """Train several methods from the same start on the same batches, and say how they did."""

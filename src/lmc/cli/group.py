@@ -48,7 +48,7 @@ class OneLineGroup(click.Group):
         if args and args[0] not in known and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], known, n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise click.UsageError(f"{args[0]!r} is no command: must be one of {', '.join(known)}{hint}")
+            raise click.UsageError(f"{args[0]!r} is not a command: must be one of {', '.join(known)}{hint}")
         return super().resolve_command(ctx, args)
 
 

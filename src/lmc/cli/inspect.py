@@ -10,8 +10,8 @@ import lmc
 @click.command("inspect")
 @click.argument("data")
 @click.option("--root", default=None, help="Folder to look for it in.")
-@click.option("--hidden", default=256, show_default=True, help="Width to reckon memory with.")
-@click.option("--layers", default=3, show_default=True, help="Depth to reckon memory with.")
+@click.option("--hidden", default=256, show_default=True, help="Width to estimate memory for.")
+@click.option("--layers", default=3, show_default=True, help="Depth to estimate memory for.")
 def command(data: str, root: str | None, hidden: int, layers: int) -> None:
     """Say what a graph holds, and what a batch of it would."""
     from rich.console import Console

@@ -15,16 +15,16 @@ from lmc.cli.paths import FOLDER
 @click.argument("name", required=False)
 @click.option("--list", "listed", is_flag=True, help="Say which experiments there are.")
 @click.option("--all", "everything", is_flag=True, help="Run all of them, and write one page.")
-@click.option("--data", default=None, help="Another graph than the experiment's own.")
+@click.option("--data", default=None, help="A graph other than the experiment's own.")
 @click.option("--root", default=None, help="Folder to look for graphs in.")
-@click.option("--epochs", type=click.IntRange(1), default=None, help="Of every run.")
-@click.option("--runs", type=click.IntRange(1), default=None, help="Seeds.")
+@click.option("--epochs", type=click.IntRange(1), default=None, help="Epochs of every run.")
+@click.option("--runs", type=click.IntRange(1), default=None, help="Runs, each with its own seed.")
 @click.option("--model", default=None, help="gcn or gcnii, where an experiment has both.")
 @click.option(
     "--clusters",
     type=click.IntRange(1, 80),
     multiple=True,
-    help="Clusters a batch, in batch-size; again for more.",
+    help="Clusters a batch, in batch-size; may be repeated.",
 )
 @click.option("--quick", is_flag=True, help="As little as shows that it works.")
 @click.option("--out", type=FOLDER, default=Path("results"), show_default=True, help="Where files go.")

@@ -52,7 +52,7 @@ def settings(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any]:
-    """What the preset, the file and the flags of a command say together; flags are heard last."""
+    """The settings of the preset, the file and the flags of a command; the later ones win."""
     from lmc import checks
     from lmc.runs.config import Config, merged, parse_setting
     from lmc.runs.presets import PRESETS
@@ -76,5 +76,5 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
 
 
 def _name(place: str) -> str:
-    """What a function calls the setting at a place."""
+    """The parameter that holds the setting `section.key`."""
     return place.replace(".", "_")

@@ -70,7 +70,7 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
 
 
 def _name(config: Config) -> str:
-    """What a run is called where its folder has no name."""
+    """The name of a run's folder where none was given."""
     return "-".join((Path(config.data["name"]).stem, config.model["name"], config.method["name"]))
 
 

@@ -101,7 +101,7 @@ class Batch:
 
     @property
     def num_halo(self) -> int:
-        """How many neighbours stand outside."""
+        """How many neighbours are outside."""
         return self.halo.numel()
 
     @cached_property

@@ -33,7 +33,7 @@ _UNREADABLE = (
     zlib.error,
 )
 MOST_UNPACKED, MOST_RATIO = 1 << 28, 200
-"""An archive that unpacks to more bytes than these, and than this many times its own, is no graph's."""
+"""An archive that unpacks to more than this many bytes, and this many times its size, is refused."""
 KNOWN_FILES = ("amazon_photo", "arxiv", "citeseer", "cora", "flickr-graph", "pubmed")
 
 
@@ -60,7 +60,7 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     if name == "synthetic":
         return synthetic()
     if name in published.LOADERS:
-        return published.load(name, places(root))
+        return published.load(name, search_folders(root))
     for candidate in _candidates(name, root):
         if (candidate / storage.HEADER).is_file():
             return Graph.open(candidate)
@@ -69,14 +69,14 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     raise DatasetError(_not_found(name, root))
 
 
-def places(root: str | Path | None) -> list[Path]:
+def search_folders(root: str | Path | None) -> list[Path]:
     """Where files are looked for, in this order."""
     given = [root, os.environ.get("LMC_DATA"), "data"]
-    return [expanded(Path(place)) for place in given if place]
+    return [expanded(Path(folder)) for folder in given if folder]
 
 
 def _candidates(name: str, root: str | Path | None) -> list[Path]:
-    by_name = [p for place in places(root) for p in (place / f"{name}.npz", place / name)]
+    by_name = [path for folder in search_folders(root) for path in (folder / f"{name}.npz", folder / name)]
     own = expanded(Path(name))
     return [own] if _is_path(name) else [*by_name, own]
 
@@ -91,12 +91,12 @@ def _not_found(name: str, root: str | Path | None) -> str:
     names = ["synthetic", *published.LOADERS, *KNOWN_FILES]
     near = difflib.get_close_matches(name, names, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near and name not in names else ""
-    looked = ", ".join(str(place / f"{name}.npz") for place in places(root))
+    looked = ", ".join(str(folder / f"{name}.npz") for folder in search_folders(root))
     return f"data set {name!r} is missing: {hint}Looked for {looked}; root= or LMC_DATA name other folders"
 
 
 def read_npz(file: Path) -> Graph:
-    """A graph from a neutral `.npz` file; see `load` for what it holds."""
+    """A graph from a plain `.npz` file; see `load` for what it holds."""
     try:
         with open(regular(file), "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as archive:
             _check_promise(archive, file)

@@ -42,7 +42,7 @@ class Graph:
 
     Args:
         edge_index: (2, edges) node ids, sources above targets.
-        x: (nodes, features) finite; kept as float64, or as float32. None for no features.
+        x: (nodes, features) finite; float64 stays, all else becomes float32. None for no features.
         y: (nodes,) or (nodes, columns) labels.
         train_mask: (nodes,) bool with at least one labelled node.
         val_mask: (nodes,) bool, or None for no nodes.

@@ -115,14 +115,14 @@ LOADERS: dict[str, tuple[Callable[[Path], Graph], str, tuple[str, ...]]] = {
 }
 
 
-def load(name: str, places: Sequence[Path]) -> Graph:
-    """The graph of one of `LOADERS`, from the first of `places` that has its files.
+def load(name: str, roots: Sequence[Path]) -> Graph:
+    """The graph of one of `LOADERS`, from the first of `roots` that has its files.
 
     Where none has, it is downloaded into the first. The parsed graph is kept beside the raw files, as a
     folder that opens at once the next time.
     """
     parse, folder_name, raw = LOADERS[name]
-    folders = [place / folder_name for place in places]
+    folders = [root / folder_name for root in roots]
     for folder in folders:
         if (folder / "graph" / storage.HEADER).is_file():
             return Graph.open(folder / "graph")

@@ -14,7 +14,7 @@ from lmc.files import one_line
 
 Task = Literal["multiclass", "multilabel", "regression"]
 MOST_CLASSES = 1 << 16
-"""That labels alone can announce, on a graph of fewer nodes: a label beyond is a mistake."""
+"""The most that labels alone may imply, on a graph of fewer nodes: a larger label is a mistake."""
 
 
 def tensor(name: str, array: Any) -> Tensor:
@@ -64,7 +64,7 @@ def _require_shape(name: str, array: Tensor, right: bool, rule: str) -> None:
 
 
 def finite(name: str, array: Tensor, rule: str) -> Tensor:
-    """The same numbers, all finite, as float64 where they are and as float32 otherwise."""
+    """The same numbers, all finite; float64 stays, all else becomes float32."""
     array = array if array.dtype == torch.float64 else array.float()
     # A finite sum proves every term finite, and takes no memory; the rest is for the message.
     if not bool(torch.isfinite(array.sum())):
@@ -135,14 +135,14 @@ def node_weights(weights: Any, num_nodes: int) -> Tensor:
 
 
 def edge_weight(weight: Tensor, num_edges: int) -> Tensor:
-    """(edges,) finite, as float64 where it is and as float32 otherwise."""
+    """(edges,) finite; float64 stays, all else becomes float32."""
     right = weight.ndim == 1 and weight.numel() == num_edges
     _require_shape("edge_weight", weight, right, f"must be ({num_edges},), one per edge")
     return finite("edge_weight", weight, "edge weights must be finite")
 
 
 def edge_attr(attributes: Tensor, num_edges: int) -> Tensor:
-    """(edges, columns) finite, as float64 where it is and as float32 otherwise; (edges,) is one column."""
+    """(edges, columns) finite; float64 stays, all else becomes float32. (edges,) is one column."""
     columns = attributes[:, None] if attributes.ndim == 1 else attributes
     right = columns.ndim == 2 and len(columns) == num_edges
     _require_shape("edge_attr", attributes, right, f"must be ({num_edges}, columns), one row per edge")
@@ -150,7 +150,7 @@ def edge_attr(attributes: Tensor, num_edges: int) -> Tensor:
 
 
 def features(x: Tensor, num_nodes: int) -> Tensor:
-    """(nodes, features) finite, as float64 where they are and as float32 otherwise."""
+    """(nodes, features) finite; float64 stays, all else becomes float32."""
     right = x.ndim == 2 and x.shape[0] == num_nodes
     _require_shape("x", x, right, f"must be ({num_nodes}, features)")
     return finite("x", x, "features must be finite")

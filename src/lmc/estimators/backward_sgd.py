@@ -15,8 +15,8 @@ class BackwardSGD(Estimator):
     """The sum over batch rows of equations (6) and (7), at exact embeddings and auxiliary variables.
 
     Each step passes over the whole graph: a reference to measure others by, not a way to train. A batch
-    norm in training mode normalises the batch by its own statistics, as for every estimator; unbiased is
-    what has none.
+    norm in training mode normalises the batch by its own statistics, as for every estimator; only without
+    one is the estimate unbiased.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)

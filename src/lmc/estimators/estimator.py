@@ -37,7 +37,7 @@ class Estimator(ABC):
     any case.
 
     A subclass overrides what differs: mostly `halo_policy`; `trained_on` if a step runs on something
-    else than the batch; `sampler` if batches are not groups of clusters; `prepare` and `remembered`.
+    other than the batch; `sampler` if batches are not groups of clusters; `prepare` and `remembered`.
     """
 
     precision: Precision = "full"
@@ -104,7 +104,7 @@ class Estimator(ABC):
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths, self._make_history = loss or loss_of(graph.task), widths, histories
         self.placement = Placement.of(graph)
-        vars(self).pop("whole", None)  # it is of the graph before
+        vars(self).pop("whole", None)  # it belongs to the graph before
         self.reset()
 
     def reset(self) -> None:

@@ -29,7 +29,7 @@ class ExactValues:
 
 
 class ExactHalo(HaloPolicy):
-    """The halo is what it is.
+    """The halo's exact values.
 
     Args:
         values: of the whole graph.

@@ -54,7 +54,7 @@ class HaloPolicy:
         return None
 
     def keep_embeddings(self, layer: int, z: Tensor, z_halo: Tensor | None) -> None:
-        """Take note of H̄ˡ (batch, width) and of Ĥˡ (halo, width), which is None if nothing asked for it."""
+        """The place to keep H̄ˡ (batch, width) and Ĥˡ (halo, width), None if nothing asked for it."""
 
     def keep_auxiliaries(self, layer: int, v: Tensor) -> None:
-        """Take note of the batch's V̄ˡ (batch, width)."""
+        """The place to keep the batch's V̄ˡ (batch, width)."""

@@ -24,7 +24,7 @@ class History(Protocol):
         """(all nodes, width) everything, for a checkpoint; it may be what is in use, not a copy."""
 
     def restore(self, values: Tensor) -> None:
-        """Be as in a snapshot."""
+        """Take the values of a snapshot."""
 
 
 MakeHistory = Callable[[int, int, torch.dtype], History]
@@ -59,5 +59,5 @@ class MemoryHistory:
         return self.values
 
     def restore(self, values: Tensor) -> None:
-        """Be as in a snapshot."""
+        """Take the values of a snapshot."""
         self.values.copy_(values)

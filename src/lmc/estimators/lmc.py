@@ -38,8 +38,8 @@ class LMC(HistoryEstimator):
     Args:
         alpha: in [0, 1]. At 0 the halo needs no computation of its own.
         score: `"x^2"`, `"2x-x^2"`, `"x"`, `"1"` or `"sin"`.
-        compensate_forward: whether embeddings are mixed (C_f); without, they are historical.
-        compensate_backward: whether derivatives come from the halo (C_b); without, they are dropped, as in
+        compensate_forward: whether embeddings are mixed (C_f); if not, they are historical.
+        compensate_backward: whether derivatives come from the halo (C_b); if not, they are dropped, as in
             GAS.
         precision: of the histories, `"full"` (the features' type) or `"half"`.
 

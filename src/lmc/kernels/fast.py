@@ -153,7 +153,7 @@ def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -
 
 
 @loop
-def _activated_pull(
+def _activated_vjp(
     start: Any,
     stop: Any,
     derivative: Any,
@@ -172,13 +172,13 @@ def _activated_pull(
             out[i, c] = of_g[c] * g + of_z[c] * z[i, c] + of_1[c]
 
 
-def activated_pull(
+def activated_vjp(
     derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
-    """(rows, width) of_g g + of_z z + of_1, column by column."""
+    """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
     rows, columns = _arrays(derivative, activated, z), _arrays(of_g, of_z, of_1, out)
-    parallel.over(len(z), z.numel(), _activated_pull, *rows, _gain(z, p), *columns)
+    parallel.over(len(z), z.numel(), _activated_vjp, *rows, _gain(z, p), *columns)
     return out
 
 

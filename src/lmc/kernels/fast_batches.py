@@ -1,7 +1,7 @@
 """Which nodes a batch needs, and its block: loops that follow a batch, not the graph.
 
-A set of nodes is looked up in an array with a place for every node of the graph where the batch is no small
-part of it, so that memory still follows the batch, and in a hash table otherwise.
+A set of nodes is looked up in a hash table where the batch is a small part of the graph, so that memory
+follows the batch, and otherwise in an array with a place for every node of the graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lmc.kernels.compilation import loop
 
-SMALL_PART = 16  # times the batch's nodes is less than the graph's
+SMALL_PART = 16  # a batch is small if this many times its nodes are fewer than the graph's
 
 
 @loop

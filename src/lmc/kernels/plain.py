@@ -54,10 +54,10 @@ def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -
     return g.double().sum(0).to(z.dtype), (g.double() * z).sum(0).to(z.dtype)
 
 
-def activated_pull(
+def activated_vjp(
     derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
-    """(rows, width) of_g g + of_z z + of_1, column by column."""
+    """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
     return of_g * (derivative * (activated > 0) * gain(p)) + of_z * z + of_1
 
 

@@ -47,8 +47,8 @@ class Activation(NodeWise):
             return _activate(self.norm(z), one, zero, zero, one, keys, p, False)
         own = self.norm.training and rows.inside and len(z) > 1
         mean, variance = self._statistics(z.detach(), own)
-        deviation = (variance + self.norm.eps).rsqrt()
-        return _activate(z, self.norm.weight, self.norm.bias, mean, deviation, keys, p, own)
+        inverse_deviation = (variance + self.norm.eps).rsqrt()
+        return _activate(z, self.norm.weight, self.norm.bias, mean, inverse_deviation, keys, p, own)
 
     def _statistics(self, z: Tensor, own: bool) -> tuple[Tensor, Tensor]:
         norm = self.norm
@@ -68,9 +68,9 @@ class Activation(NodeWise):
 
 
 class _Activate(torch.autograd.Function):
-    """dropout(relu((z - mean) * deviation * weight + bias)), `deviation` being one over the standard one.
+    """dropout(relu((z - mean) * inverse_deviation * weight + bias)), column by column.
 
-    `own`: whether mean and deviation are those of z itself, and so have a derivative.
+    `own`: whether mean and inverse_deviation are those of z itself, and so have a derivative.
     """
 
     @staticmethod
@@ -80,32 +80,32 @@ class _Activate(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         mean: Tensor,
-        deviation: Tensor,
+        inverse_deviation: Tensor,
         keys: NDArray[np.uint64] | None,
         p: float,
         own: bool,
     ) -> Tensor:
-        scale = weight * deviation
+        scale = weight * inverse_deviation
         activated: Tensor = kernels.kernels_for(z).activate(z, scale, bias - mean * scale, keys, p)
-        ctx.save_for_backward(z, activated, weight, mean, deviation)
+        ctx.save_for_backward(z, activated, weight, mean, inverse_deviation)
         ctx.p, ctx.own = p, own
         return activated
 
     @staticmethod
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
-        z, activated, weight, mean, deviation = ctx.saved_tensors
+        z, activated, weight, mean, inverse_deviation = ctx.saved_tensors
         loops, (to_z, to_weight, to_bias) = kernels.kernels_for(z), ctx.needs_input_grad[:3]
         of_weight = of_bias = of_z = None
-        of_g = weight * deviation
+        of_g = weight * inverse_deviation
         linear = constant = torch.zeros_like(of_g)
         if ctx.own or to_weight or to_bias:
             of_bias, with_z = loops.activated_sums(derivative, activated, z, ctx.p)
-            of_weight = deviation * (with_z - mean * of_bias)
+            of_weight = inverse_deviation * (with_z - mean * of_bias)
             if ctx.own:
-                linear = -of_g * deviation * of_weight / len(z)
+                linear = -of_g * inverse_deviation * of_weight / len(z)
                 constant = -of_g * of_bias / len(z) - linear * mean
         if to_z:
-            of_z = loops.activated_pull(derivative, activated, z, ctx.p, of_g, linear, constant)
+            of_z = loops.activated_vjp(derivative, activated, z, ctx.p, of_g, linear, constant)
         return of_z, of_weight, of_bias, None, None, None, None, None
 
 

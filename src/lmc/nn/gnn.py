@@ -92,7 +92,7 @@ class GNN(Model):
         self._tried = width is not None and check_locality(self, width)
 
     def follow(self, model: nn.Module) -> None:
-        """Have a model that the modules come from be in the same mode."""
+        """Keep the model that the modules come from in the same mode."""
         self._followers = [model]  # in a list, which torch does not look into: its parameters are ours
 
     def train(self, mode: bool = True) -> GNN:
@@ -177,7 +177,7 @@ def _is_relu(modules: Sequence[nn.Module]) -> bool:
 
 
 def _has_usual_statistics(module: nn.Module) -> bool:
-    """Whether it is a batch norm as torch makes it without being asked for anything else."""
+    """Whether it is a batch norm with torch's default options."""
     usual = isinstance(module, nn.BatchNorm1d) and module.affine and module.track_running_stats
     return usual and module.momentum is not None
 
@@ -223,7 +223,7 @@ def _is_convolution(module: nn.Module) -> bool:
 
 
 def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
-    """The layer of a convolution, and what of it comes after the boundary."""
+    """The layer of a convolution, and the modules of it that come after the boundary."""
     from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, PNAConv, SAGEConv
 
     title = f"{name} ({type(conv).__name__})"

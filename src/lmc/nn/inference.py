@@ -23,7 +23,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
     layers read its input (GCNII) has a third, and one whose head jumps to every layer has them all.
 
     Args:
-        graph: the graph; it may be another than the model was trained on, with as many features.
+        graph: the graph; it may be another one than the model was trained on, if it has as many features.
         model: the model, which is left as it was.
         rows_at_once: how many nodes are computed together.
 
@@ -59,7 +59,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
         seen = []
         for layer in model.layers:
             message = each(layer.message, z)
-            z = nothing  # its memory, before there is the next
+            z = nothing  # frees its memory before the next is made
             if model.jumps:
                 seen.append(message)
 

@@ -28,17 +28,17 @@ NO_FORM = "has no bipartite form, conv((x_source, x_target), edge_index)"
 def _ends() -> Tensor:
     """(2, edges) in the order of the targets.
 
-    Every node hears nodes of both halves; those of the second half hear more.
+    Every node receives from both halves; those of the second half receive more.
     """
-    heard = [(node, shift) for node in range(NODES) for shift in ((1, 6) if node < HALF else (1, 3, 6, 8))]
-    return torch.tensor([[(node + shift) % NODES, node] for node, shift in heard]).T
+    received = [(node, shift) for node in range(NODES) for shift in ((1, 6) if node < HALF else (1, 3, 6, 8))]
+    return torch.tensor([[(node + shift) % NODES, node] for node, shift in received]).T
 
 
 ENDS = _ends()
 
 
 class UndecidedError(Exception):
-    """What a module does with other input than it was made for says nothing about it."""
+    """A module failed on made-up input, which says nothing about real input."""
 
 
 def input_width(model: GNN) -> int | None:
@@ -62,10 +62,10 @@ def check_locality(model: GNN, width: int, graph: Graph | None = None) -> bool:
     Args:
         model: what is tried, as in evaluation.
         width: of the features.
-        graph: whose features are taken; without, they are random.
+        graph: whose features are taken; None for random ones.
 
     Returns:
-        Whether it is decided: not, if a module may have failed only for want of real features.
+        True; False if a module may have failed only because the features were not real ones.
     """
     random = torch.Generator().manual_seed(0)
     example = next(model.parameters(), torch.empty(0))

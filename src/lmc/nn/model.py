@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lmc.data.graph import Graph
 
 MOST_LAYERS = 1000
-"""More are a mistake, or a file that wants to take all memory there is."""
+"""More are a mistake, or a file that asks for all the memory there is."""
 
 
 class Layer(nn.Module, ABC):
@@ -200,7 +200,7 @@ class Model(nn.Module):
 def check_model(model: object) -> None:
     """Raise ArgumentError unless it is a model of ours."""
     if not isinstance(model, Model):
-        hint = "such as lmc.GCN; lmc.from_pyg(model) makes one of a model of PyG"
+        hint = "such as lmc.GCN; lmc.from_pyg(model) wraps a model of PyG"
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
 
 

@@ -24,7 +24,7 @@ class NodeWise(nn.Module, ABC):
 
 
 class Identity(NodeWise):
-    """An encoder or a head that is not there."""
+    """In the place of an encoder or a head that a model does not have."""
 
     is_identity = True
 

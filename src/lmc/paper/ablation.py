@@ -15,13 +15,13 @@ from lmc.paper.setup import (
     at_best,
     curves_of,
     settings_of,
-    shown,
     trained,
     with_method,
+    with_progress,
 )
 
 # Clusters a batch of 80, learning rate, and LMC's options.
-SCENES: dict[str, tuple[int, float, dict[str, Any]]] = {
+BATCHES: dict[str, tuple[int, float, dict[str, Any]]] = {
     "small": (5, 3e-3, SMALL_BATCH),
     "large": (40, 1e-2, LARGE_BATCH),
 }
@@ -30,30 +30,30 @@ SCENES: dict[str, tuple[int, float, dict[str, Any]]] = {
 def ablation(scale: Scale) -> Outcome:
     """C_f and C_b, C_f alone, and GAS, which has neither."""
     graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(30)
-    outcome = Outcome({"runs": len(seeds), "epochs": epochs, "scenes": SCENES}, about_data(graphs))
+    outcome = Outcome({"runs": len(seeds), "epochs": epochs, "batches": BATCHES}, about_data(graphs))
     for name, graph in graphs.items():
         settings = settings_of("GCN", name)
         outcome.settings[name] = settings
         charts = []
         rows: list[list[Value]] = []
-        for scene, (size, lr, options) in SCENES.items():
+        for kind, (size, lr, options) in BATCHES.items():
             methods = {
                 "C_f & C_b": options,
                 "C_f": options | {"compensate_backward": False},
                 "GAS": METHOD_SETTINGS["GAS"],
             }
             found, best = {}, {}
-            for method in shown(methods, f"ablation, {scene} batches of {name}"):
+            for method in with_progress(methods, f"ablation, {kind} batches of {name}"):
                 run = with_method(settings, methods[method])
                 found[method] = [
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
                     for s in seeds
                 ]
                 best[method] = at_best(found[method], "val")
-                rows.append([f"{scene} ({size} of 80)", method, best[method], at_best(found[method], "test")])
-            outcome.curves[f"{name}, {scene}"] = curves_of(found)
-            outcome.findings.append(f"{name}, {scene} batches, best val: {ranked(best)}.")
-            charts.append(mean_chart(found, "test", "epochs", title=f"{scene} batches"))
+                rows.append([f"{kind} ({size} of 80)", method, best[method], at_best(found[method], "test")])
+            outcome.curves[f"{name}, {kind}"] = curves_of(found)
+            outcome.findings.append(f"{name}, {kind} batches, best val: {ranked(best)}.")
+            charts.append(mean_chart(found, "test", "epochs", title=f"{kind} batches"))
         outcome.figures[name] = charts
         outcome.tables.append(
             ResultTable(f"{name}: accuracy, %", ["batch", "method", "best val", "test"], rows)

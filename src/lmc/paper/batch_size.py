@@ -19,9 +19,9 @@ from lmc.paper.setup import (
     best_val,
     curves_of,
     settings_of,
-    shown,
     trained,
     with_method,
+    with_progress,
 )
 from lmc.training.records import Result
 
@@ -54,7 +54,7 @@ def batch_size(scale: Scale) -> Outcome:
         outcome.settings[name] = settings | {"LMC": SMALL_BATCH}
         charts = []
         rows: list[list[Value]] = []
-        for size in shown(sizes, f"batch-size on {name}"):
+        for size in with_progress(sizes, f"batch-size on {name}"):
             found: dict[str, list[Result]] = {}
             chosen = {}
             for method, given in (("GAS", METHOD_SETTINGS["GAS"]), ("LMC", SMALL_BATCH)):

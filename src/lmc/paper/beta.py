@@ -14,9 +14,9 @@ from lmc.paper.setup import (
     about_data,
     at_best,
     settings_of,
-    shown,
     trained,
     with_method,
+    with_progress,
 )
 
 # Learning rates by clusters a batch. The paper takes 1e-4 for one cluster, over many more epochs.
@@ -46,7 +46,7 @@ def _searched(
         rows: list[list[Value]] = []
         for size, lr in RATES.items():
             best = {}
-            for value in shown(values, f"{option} at {size} of 80 clusters"):
+            for value in with_progress(values, f"{option} at {size} of 80 clusters"):
                 run = with_method(settings, BEST[size] | {option: value})
                 results = [
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)

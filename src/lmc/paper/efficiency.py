@@ -15,9 +15,9 @@ from lmc.paper.setup import (
     curves_of,
     job_of,
     settings_of,
-    shown,
     trained,
     with_method,
+    with_progress,
 )
 from lmc.runs.comparison import compare
 
@@ -42,7 +42,7 @@ def efficiency(scale: Scale) -> Outcome:
                 method: [
                     trained(graph, with_method(settings, methods[method]), s, epochs=epochs) for s in seeds
                 ]
-                for method in shown(COMPARED, f"efficiency, {model} on {name}")
+                for method in with_progress(COMPARED, f"efficiency, {model} on {name}")
             }
             target = min(map(best_val, found["GD"]))
             jobs = {m: job_of(with_method(settings, methods[m]), name, scale.root) for m in COMPARED}

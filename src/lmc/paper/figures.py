@@ -28,12 +28,10 @@ def mean_chart(
     for number, (method, results) in enumerate(found.items()):
         epochs = min(len(result.history) for result in results)
         seconds = [np.cumsum([r.seconds for r in result.history[:epochs]]) for result in results]
-        places = np.arange(1, epochs + 1) if over == "epochs" else np.mean(seconds, axis=0)
+        x = np.arange(1, epochs + 1) if over == "epochs" else np.mean(seconds, axis=0)
         values = np.array([_smooth(result, what, epochs) for result in results])
         mean, deviation = values.mean(axis=0), values.std(axis=0)
-        lines.append(
-            Line(method, Style.of(number), places.tolist(), mean.tolist(), deviation=deviation.tolist())
-        )
+        lines.append(Line(method, Style.of(number), x.tolist(), mean.tolist(), deviation=deviation.tolist()))
     label = "training loss" if what == "loss" else f"{what} accuracy"
     return Chart(over, label, lines, whole_x=over == "epochs", title=title)
 

@@ -13,9 +13,9 @@ from lmc.paper.setup import (
     Scale,
     about_data,
     settings_of,
-    shown,
     trained,
     with_method,
+    with_progress,
 )
 from lmc.runs.config import merged
 from lmc.training.callbacks import Callback
@@ -26,7 +26,7 @@ from lmc.training.records import Record
 COMPARED = ("CLUSTER", "GAS", "LMC", "LMC, paper's")
 
 
-class Errors(Callback):
+class MeasuredErrors(Callback):
     """Measures the error after every epoch, on the batches of the next."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def gradient_errors(scale: Scale) -> Outcome:
         "Bias is the distance from backward SGD on the same batch, which has exact values outside of it;"
         " spread is that of backward SGD itself. The paper has their sum alone."
     )
-    outcome.differences.append("The paper's beta is a row of its own; LMC without a word has our default.")
+    outcome.differences.append("The paper's beta has a row of its own; the row LMC has our default.")
     for name, graph in graphs.items():
         settings = merged(settings_of("GCN", name), {"model": {"dropout": 0.0}})
         methods = METHOD_SETTINGS | {"LMC": SMALL_BATCH, "LMC, paper's": settings["method"]}
@@ -56,8 +56,8 @@ def gradient_errors(scale: Scale) -> Outcome:
         bias_curves: dict[str, list[float]] = {}
         rows: list[list[Value]] = []
         totals: dict[str, tuple[float, float]] = {}
-        for method in shown(COMPARED, f"gradient-error on {name}"):
-            errors = Errors()
+        for method in with_progress(COMPARED, f"gradient-error on {name}"):
+            errors = MeasuredErrors()
             trained(graph, with_method(settings, methods[method]), 0, callbacks=[errors], epochs=epochs)
             found = errors.measured
             error_curves[method] = [each["total"] for each in found]
@@ -74,6 +74,6 @@ def gradient_errors(scale: Scale) -> Outcome:
         outcome.tables.append(ResultTable(f"{name}: mean relative error", heads, rows, digits=3))
         for place, what in enumerate(("error", "bias")):
             order = sorted(totals, key=lambda method: totals[method][place])
-            said = ", ".join(f"{method} {totals[method][place]:.3f}" for method in order)
-            outcome.findings.append(f"{name}, mean {what}, lowest first: {said}.")
+            ranking = ", ".join(f"{method} {totals[method][place]:.3f}" for method in order)
+            outcome.findings.append(f"{name}, mean {what}, lowest first: {ranking}.")
     return outcome

@@ -1,4 +1,4 @@
-"""The paper's own numbers, as its tables print them: for the eye, beside what was measured."""
+"""The paper's own numbers, as its tables print them, to be shown beside what was measured."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def ranked(found: Mapping[str, MeanOfRuns | None]) -> str:
     >>> ranked({"GAS": MeanOfRuns([70.0, 71.0]), "LMC": MeanOfRuns([71.2])})
     'LMC 71.20, GAS 70.50 ± 0.71'
     """
-    known = {name: spread for name, spread in found.items() if spread is not None}
+    known = {name: mean for name, mean in found.items() if mean is not None}
     order = sorted(known, key=lambda name: -known[name].mean)
     return ", ".join(f"{name} {known[name].shown(2)}" for name in order)
 
@@ -81,7 +81,7 @@ class ResultTable:
         return "\n".join([f"**{self.title}**", "", *marked])
 
     def raw(self) -> dict[str, Any]:
-        """For JSON: every number in full, and the values behind a mean."""
+        """For JSON: every number in full, and every value of a mean."""
         rows = [[list(v.values) if isinstance(v, MeanOfRuns) else v for v in row] for row in self.rows]
         return {"title": self.title, "heads": list(self.heads), "rows": rows}
 
@@ -95,7 +95,7 @@ class ResultTable:
 
 @dataclass
 class Outcome:
-    """All that an experiment has to say.
+    """All that an experiment found.
 
     Attributes:
         settings: what it was run with.
@@ -103,7 +103,7 @@ class Outcome:
         tables: numbers.
         figures: by name, each of charts side by side.
         findings: what the numbers say, a sentence each, computed from them.
-        curves: what every run reached after every epoch, for whoever wants to look at it otherwise.
+        curves: what every run reached after every epoch, for other views of it.
     """
 
     settings: dict[str, Any]

@@ -13,9 +13,9 @@ from lmc.paper.setup import (
     about_data,
     at_best,
     settings_of,
-    shown,
     trained,
     with_method,
+    with_progress,
 )
 
 
@@ -27,7 +27,7 @@ def prediction(scale: Scale) -> Outcome:
         rows: list[list[Value]] = []
         epochs = scale.epochs_of(60)
         found: dict[str, dict[str, MeanOfRuns | None]] = {model: {} for model in scale.models()}
-        for model, method in shown(product(found, METHOD_SETTINGS), f"prediction on {name}"):
+        for model, method in with_progress(product(found, METHOD_SETTINGS), f"prediction on {name}"):
             settings = settings_of(model, name)
             lmc_settings = settings["method"]
             run = with_method(settings, lmc_settings if method == "LMC" else METHOD_SETTINGS[method])

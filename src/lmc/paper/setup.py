@@ -1,4 +1,4 @@
-"""How much is run, on which graph, and a run itself."""
+"""How much of an experiment is run, on which graphs, and how one run is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lmc.bench import rows
 from lmc.bench.run import Job
 from lmc.checks import one_of
 from lmc.data import published
-from lmc.data.datasets import places
+from lmc.data.datasets import search_folders
 from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
@@ -32,7 +32,7 @@ from lmc.training.records import Result
 Tree = dict[str, dict[str, Any]]
 Item = TypeVar("Item")
 
-# As the paper's tables write their names.
+# By the names in the paper's tables.
 METHOD_SETTINGS: dict[str, dict[str, Any]] = {
     method.in_paper: {"name": name} for name, method in registry.METHODS.items() if method.in_paper
 }
@@ -50,11 +50,11 @@ class Scale:
 
     Attributes:
         epochs: of every run.
-        runs: seeds.
+        runs: how many, each with its own seed.
         data: the graph, where an experiment has a choice.
         root: the folder to look for it in.
         model: `"gcn"` or `"gcnii"`, where an experiment has both.
-        clusters: a batch, where an experiment has several sizes.
+        clusters: in a batch, where an experiment has several sizes.
         quick: as little as shows that it works.
     """
 
@@ -92,12 +92,12 @@ class Scale:
                 with contextlib.suppress(DatasetError):
                     found[name] = lmc.load(name, self.root)
         if not found:
-            return {names[0]: lmc.load(names[0], self.root)}  # which says where it was looked for
+            return {names[0]: lmc.load(names[0], self.root)}  # its error says where it was looked for
         return found
 
     def _is_downloaded(self, name: str) -> bool:
         folder = published.LOADERS[name][1]
-        return any((place / folder / "raw").is_dir() for place in places(self.root))
+        return any((root / folder / "raw").is_dir() for root in search_folders(self.root))
 
 
 def settings_of(model: str, data: str) -> Tree:
@@ -120,8 +120,10 @@ def trained(
     options = TrainingOptions(**config.training)
     result = prepare_training(graph, model, config.build_estimator(), options, callbacks).run()
     reached = "" if result.best is None else f": val {result.best.val:.4f} in epoch {result.best.epoch}"
-    told = " ".join(f"{name} {value}" for name, value in training.items())
-    console().print(f"{config.method['name']} seed {seed} {told}{reached}", highlight=False, soft_wrap=True)
+    changed = " ".join(f"{name} {value}" for name, value in training.items())
+    console().print(
+        f"{config.method['name']} seed {seed} {changed}{reached}", highlight=False, soft_wrap=True
+    )
     return result
 
 
@@ -166,18 +168,18 @@ def console() -> Console:
     return Console(stderr=True)
 
 
-def shown(items: Iterable[Item], title: str) -> Iterator[Item]:
-    """The items, with a bar on the terminal that says how far it is."""
+def with_progress(items: Iterable[Item], title: str) -> Iterator[Item]:
+    """The items, with a bar on the terminal that shows how many are done."""
     yield from track(list(items), title, console=console(), transient=True)
 
 
 def about_data(names: Iterable[str]) -> list[str]:
-    """What has to be said of the graphs."""
-    said = [f"Graphs at hand: {', '.join(names)}; the paper has {', '.join(LARGE)}."]
+    """What a reader must know of the graphs and the machine, a sentence each."""
+    notes = [f"Graphs at hand: {', '.join(names)}; the paper has {', '.join(LARGE)}."]
     if "arxiv" in names:
-        said.append(
+        notes.append(
             "The features of arxiv here may be stand-ins for OGB's: compare methods with each other,"
             " not their accuracies with the paper's."
         )
-    said.append("CPU instead of an RTX 2080 Ti: seconds and megabytes are of another machine.")
-    return said
+    notes.append("CPU instead of an RTX 2080 Ti: seconds and megabytes are of another machine.")
+    return notes

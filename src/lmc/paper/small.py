@@ -6,7 +6,16 @@ from lmc.data.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import mean_chart
 from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value, ranked
-from lmc.paper.setup import METHOD_SETTINGS, SMALL_BATCH, Scale, Tree, at_best, shown, trained, with_method
+from lmc.paper.setup import (
+    METHOD_SETTINGS,
+    SMALL_BATCH,
+    Scale,
+    Tree,
+    at_best,
+    trained,
+    with_method,
+    with_progress,
+)
 
 # Kipf and Welling's: two layers of 16, decay on the first alone, dropout on both inputs.
 SETTINGS: Tree = {
@@ -30,7 +39,7 @@ def small(scale: Scale) -> Outcome:
         graph = row_normalized(graph)
         parts, per_batch = PARTS.get(name, (20, 5))
         found, tests = {}, {}
-        for method in shown(("GD", "GAS", "LMC"), f"small, {name}"):
+        for method in with_progress(("GD", "GAS", "LMC"), f"small, {name}"):
             run = with_method(SETTINGS, SMALL_BATCH if method == "LMC" else METHOD_SETTINGS[method])
             found[method] = [
                 trained(graph, run, seed, epochs=epochs, parts=parts, parts_per_batch=per_batch)

@@ -11,7 +11,7 @@ from torch import Tensor
 import lmc
 from lmc.paper.figures import epoch_chart
 from lmc.paper.outcome import Outcome, ResultTable, Value
-from lmc.paper.setup import Scale, shown
+from lmc.paper.setup import Scale, with_progress
 from lmc.report.charts import Chart
 
 PARTS, PER_BATCH = 20, 5
@@ -56,7 +56,7 @@ def _unbiased(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> None:
     clusters = lmc.partition(graph, PARTS)
     estimates: list[Tensor] = []
     rows: list[list[Value]] = []
-    for count in shown((10, 40) if scale.quick else (10, 100, 1000), "theorem 1"):
+    for count in with_progress((10, 40) if scale.quick else (10, 100, 1000), "theorem 1"):
         while len(estimates) < count:
             # One random batch of every epoch: batches of one epoch are not independent.
             batch = next(lmc.batches(graph, clusters, PER_BATCH, epoch=len(estimates)))
@@ -81,7 +81,7 @@ def _bias(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> Chart:
     rows: list[list[Value]] = []
     ends: dict[tuple[float, float], float] = {}
     curves: dict[str, list[float]] = {}
-    for lr in shown(RATES, "theorem 2"):
+    for lr in with_progress(RATES, "theorem 2"):
         for alpha in ALPHAS:
             biases = _trained(graph, lmc.LMC(alpha), lr, epochs)[0]
             curves[f"lr {lr:g}, alpha {alpha:g}"] = biases
@@ -103,14 +103,14 @@ def _stationary(graph: lmc.Graph, scale: Scale, outcome: Outcome) -> Chart:
     rows: list[list[Value]] = []
     curves: dict[str, list[float]] = {}
     methods = {"LMC": lmc.LMC(0.0), "GAS": lmc.GAS(), "CLUSTER": lmc.ClusterGCN(), "GD": lmc.FullBatch()}
-    for name in shown(methods, "theorem 3"):
+    for name in with_progress(methods, "theorem 3"):
         norms = _trained(graph, methods[name], 1e-1, epochs)[1]
         curves[name] = norms
         rows.append([name, norms[0], statistics.fmean(norms[-5:])])
     heads = ["method", "after one epoch", "at the end"]
     outcome.tables.append(ResultTable("Theorem 3: ||gradient|| in training", heads, rows, digits=5))
-    said = ", ".join(f"{row[0]} {row[2]:.5f}" for row in rows)
-    outcome.findings.append(f"Theorem 3: the gradient's norm ends at {said}.")
+    norms_at_end = ", ".join(f"{row[0]} {row[2]:.5f}" for row in rows)
+    outcome.findings.append(f"Theorem 3: the gradient's norm ends at {norms_at_end}.")
     return epoch_chart(curves, "norm of the full gradient", decades=True)
 
 

@@ -53,10 +53,10 @@ def markdown(name: str, outcome: Outcome, made: Mapping[str, Any]) -> str:
         f"{made['started']}, commit {made['commit']}, {machine}.",
         "",
     ]
-    lines += ["Differs from the paper:", "", *(f"- {said}" for said in outcome.differences), ""]
+    lines += ["Differs from the paper:", "", *(f"- {sentence}" for sentence in outcome.differences), ""]
     for table in outcome.tables:
         lines += [table.markdown(), ""]
-    lines += ["Found:", "", *(f"- {said}" for said in outcome.findings), ""]
+    lines += ["Found:", "", *(f"- {sentence}" for sentence in outcome.findings), ""]
     lines += [f"![{figure}]({name}-{figure}.png)\n" for figure in outcome.figures]
     lines += ["Settings:", "", "```json", json.dumps(outcome.settings, indent=1, default=str), "```"]
     return "\n".join(lines) + "\n"

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 from lmc.report import formats
 
 COLOURS = ("#0a4fb0", "#de6f09", "#0ba069", "#c47abc", "#5c3500", "#2d3050")
-"""Of lines; the style sheet of the report has the same, and others for the dark."""
-# Lines differ by shape too, for whoever cannot tell their colours apart.
+"""Of lines; the report's style sheet has the same, and others for dark mode."""
+# Lines differ by shape too, for people who cannot tell their colours apart.
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 _MARKS = 10  # the most of them on a line; more would only hide it
@@ -41,12 +41,12 @@ class Style(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """A value over places in order; where it is not finite, there is a gap.
+    """Values over rising x; where one is not finite, there is a gap.
 
     Attributes:
         name: in legends.
         style: how it looks.
-        x: the places.
+        x: where each value is.
         y: the values.
         deviation: half the height of a band around each value, or None.
         notes: what hovering over each value says, or none.
@@ -111,22 +111,22 @@ class Chart:
         return self.decades and least > _TINY and max(values) / least > _DECADES
 
     def description(self) -> str:
-        """The chart for whoever does not see it.
+        """The chart in words, for people who do not see it.
 
         >>> line = Line("a", Style.of(0), [1, 2, 3], [0.5, 0.8, 0.75])
         >>> Chart("epoch", "Training loss", [line]).description()
         'Training loss over epoch. a: from 0.5000 to 0.7500.'
         """
-        said = [f"{self.y_label} over {self.x_label}."]
+        sentences = [f"{self.y_label} over {self.x_label}."]
         for line in self.lines:
             if drawable := line.drawable():
                 first, last = line.y[drawable[0]], line.y[drawable[-1]]
-                said.append(f"{line.name}: from {formats.score(first)} to {formats.score(last)}.")
-        return " ".join(said)
+                sentences.append(f"{line.name}: from {formats.score(first)} to {formats.score(last)}.")
+        return " ".join(sentences)
 
 
 def thinned(items: Sequence[Item], most: int) -> Sequence[Item]:
-    """At most so many, evenly spread, the last one always among them.
+    """At most this many of the items, evenly spread, the last one always among them.
 
     >>> thinned([1, 2, 3, 4, 5, 6, 7], 3)
     [1, 4, 7]

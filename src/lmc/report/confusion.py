@@ -11,7 +11,7 @@ from lmc.runs.summary import Confusion
 
 _WITH_COUNTS = 20  # classes up to which a cell is wide enough for its count
 _DRAWN = 100  # classes up to which there is a map at all: its cells grow with the square
-_PAIRS = 10
+_PAIRS = 10  # the most that are listed
 
 
 class HeatCell(NamedTuple):
@@ -34,7 +34,7 @@ class ConfusedPair(NamedTuple):
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Rows of cells, of none where there are too many classes, and the pairs confused most."""
+    """Rows of cells, or no rows where there are too many classes, and the pairs confused most."""
 
     split: str
     classes: int

@@ -64,7 +64,7 @@ def _line(named: NamedRun, value: Value, place: Callable[[ReportedRun, Record], 
     best = None
     for record in run.history:
         measured = value(record)
-        if measured is None:  # not measured is no gap: the line goes on to the next value
+        if measured is None:  # no gap: the line goes on to the next value
             continue
         if record is run.best:
             best = len(x)
@@ -76,7 +76,7 @@ def _line(named: NamedRun, value: Value, place: Callable[[ReportedRun, Record], 
 
 
 def _by_metric(runs: Sequence[NamedRun]) -> dict[str, list[NamedRun]]:
-    """The runs of each metric; an unfinished one, which does not say, is of the only one there is."""
+    """The runs of each metric; an unfinished run, which does not name its metric, joins the only one."""
     known = {named.run.metric for named in runs if named.run.metric is not None}
     unnamed = known.pop() if len(known) == 1 else "metric"
     groups: dict[str, list[NamedRun]] = {}

@@ -19,7 +19,7 @@ TEXT, GRID = "#5b6470", "#e9ecf0"
 
 _TICKS = 7  # intervals between ticks, at most
 _STEPS = (1, 2, 5, 10)  # that ticks are multiples of
-_FEW = 2  # panels that have room to be large
+_FEW = 2  # panels side by side that still have room to be large
 _LARGE, _SMALL = (5.5, 4.2), (3.8, 3.6)  # inches of a panel
 _SIZES = {"s": 5.2, "D": 5.0}  # of marks that look larger than they are
 
@@ -73,7 +73,7 @@ def draw(axes: Axes, chart: Chart) -> None:
 
 
 def look(style: Style) -> dict[str, Any]:
-    """What matplotlib calls a style."""
+    """A style as options of matplotlib."""
     return {
         "color": style.colour,
         "linewidth": 1.6,

@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 480, 270
 LEFT, RIGHT, TOP, BOTTOM = 50, 472, 10, 228  # the plot's edges within the drawing
 
 _HOVERS = 150  # the most of them on a line
-# The page has other values for these names in the dark.
+# The page has other values for these names in dark mode.
 _VARIABLES = {colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)} | {
     TEXT: "var(--soft)",
     GRID: "var(--grid)",
@@ -91,7 +91,7 @@ def _copy(given: Element, root: Element, shapes: Mapping[str, Element], kind: st
 
 
 def _style(text: str) -> str:
-    """What the page does not decide, in its colours."""
+    """The properties that the page leaves to the drawing, in the page's colours."""
     pairs = [pair.partition(":")[::2] for pair in text.split(";")]
     found = {key.strip(): value.strip() for key, value in pairs if key.strip() in _KEPT}
     return ";".join(f"{key}:{_VARIABLES.get(value, value)}" for key, value in found.items())

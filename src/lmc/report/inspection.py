@@ -22,7 +22,7 @@ from lmc.training.memory_need import Need, need
 
 # A batch of about a half, an eighth and a fortieth of the graph.
 _SHARES = (2, 8, 40)
-# Two clusters or more in the smallest of them, unless they were tiny.
+# Two clusters or more in the smallest of these batches, unless clusters would be tiny.
 _MOST_PARTS, _LEAST_CLUSTER = 80, 25
 
 
@@ -211,7 +211,7 @@ def _features(x: Tensor) -> Features:
     if x.numel() == 0:
         return Features(x.shape[1], dtype, None, None, None)
     smallest, largest = torch.aminmax(x)
-    # Counted without a mask of them: x may be larger than memory.
+    # Counted without making a mask: x may be larger than memory.
     zeros = 1 - int(torch.count_nonzero(x)) / x.numel()
     return Features(x.shape[1], dtype, zeros, float(smallest), float(largest))
 

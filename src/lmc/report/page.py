@@ -31,7 +31,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
         raise ArgumentError("folders=[]: must name one run folder or more")
     twice = [folder for folder, count in Counter(map(Path.resolve, folders)).items() if count > 1]
     if twice:
-        raise ArgumentError(f"folders: {twice[0]} is given twice: every run once")
+        raise ArgumentError(f"folders: {twice[0]} is given twice: name every run once")
     page = _render([read_run(folder) for folder in folders])
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -50,12 +50,12 @@ class ReportedRun:
 
     @property
     def metric(self) -> str | None:
-        """What `train`, `val` and `test` are; a run that has not ended does not say."""
+        """What `train`, `val` and `test` are; None for a run that has not ended."""
         return None if self.summary is None else self.summary.metric
 
     @property
     def higher_is_better(self) -> bool:
-        """As long as nothing is said, it is."""
+        """True until a summary says otherwise."""
         return self.summary is None or self.summary.higher_is_better
 
     @property

@@ -1,4 +1,4 @@
-"""Runs side by side: their results, what of their settings differs, and what to keep in mind."""
+"""Runs side by side: their results, the settings in which they differ, and what to keep in mind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
 from lmc.runs.registry import METHODS
 
-_PLACES = ("processor", "platform", "threads")  # what seconds depend on
+_MACHINE = ("processor", "platform", "threads")  # what seconds depend on
 
 
 class ComparedValue(NamedTuple):
@@ -111,7 +111,7 @@ def notes(runs: Sequence[NamedRun]) -> list[str]:
             found.append(f"{name}: the loss is not a finite number in {where}.")
     if not comparable(records):
         found.append("The runs differ in data or metric: their best values are not marked.")
-    if len({tuple(str(run.environment.get(key)) for key in _PLACES) for run in records}) > 1:
+    if len({tuple(str(run.environment.get(key)) for key in _MACHINE) for run in records}) > 1:
         found.append("The runs were not made on the same machine and threads: compare their times with care.")
     return found
 

@@ -1,7 +1,7 @@
 """Checkpoints: safetensors for tensors, JSON for the rest, a checksum over both; never a pickle.
 
 A checkpoint is one file, `<epoch>-<step>.<checksum>.safetensors`. The checksum in its name is that of all its
-bytes, so that a file which is not what was written is known before anything in it is believed.
+bytes, so that a file that has changed is recognised before anything in it is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
 
 def save(folder: Path, epoch: int, step: int, state: dict[str, Any]) -> Path:
     """Write a checkpoint, have the disk confirm it, and remove all but the last two."""
-    kept = _Kept()
+    kept = _NamedTensors()
     rest = json.dumps(_without_tensors(state, "", kept))
     with partial_file(folder / "checkpoint") as partial:
         save_file(kept.tensors, partial, {"state": rest})
@@ -54,7 +54,7 @@ def load_latest(folder: Path) -> dict[str, Any] | None:
             warnings.warn(f"{file}: damaged ({one_line(error)}); the one before is used", stacklevel=2)
             damaged.append(file)
             continue
-        for old in damaged:  # out of the way of those to come
+        for old in damaged:  # out of the way of later checkpoints
             with contextlib.suppress(OSError):
                 old.rename(old.with_suffix(".damaged"))
         return state
@@ -66,7 +66,7 @@ def load_latest(folder: Path) -> dict[str, Any] | None:
 def _load(file: Path) -> dict[str, Any]:
     named = _NAME.fullmatch(file.name)
     if named is None or _checksum(file) != named[3]:
-        raise ValueError("its checksum is not that of its name")
+        raise ValueError("its checksum is not the one in its name")
     with safe_open(file, "pt") as opened:
         rest = json.loads(opened.metadata()["state"])
         state: dict[str, Any] = _with_tensors(rest, opened.get_tensor)
@@ -90,8 +90,8 @@ def _checksum(file: Path) -> str:
 # -- what JSON cannot say ------------------------------------------------------------------------
 
 
-class _Kept:
-    """Tensors by the names under which they are kept: where modules share one, that of the first."""
+class _NamedTensors:
+    """Tensors by the names under which they are kept; one that modules share is kept under its first name."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -104,13 +104,13 @@ class _Kept:
             name = self._names.setdefault((value.data_ptr(), value.shape, value.dtype), name)
         if name not in self.tensors:
             memory = value.untyped_storage().data_ptr()
-            # Another view of what is kept already: safetensors takes no two that overlap.
+            # Another view of a tensor that is kept already: safetensors refuses two that overlap.
             self.tensors[name] = value.clone() if memory in self._memory else value
             self._memory.add(memory)
         return name
 
 
-def _without_tensors(value: Any, name: str, tensors: _Kept) -> Any:
+def _without_tensors(value: Any, name: str, tensors: _NamedTensors) -> Any:
     """The same tree in what JSON knows; tensors are moved to `tensors`, each under its place in the tree."""
     if isinstance(value, Tensor):
         return {"$tensor": tensors.name_of(value, name)}
@@ -154,7 +154,7 @@ _SHARED = "$shared"
 
 def save_weights(file: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write the weights of a model, with what is needed to build it, under a name that appears at once."""
-    kept = _Kept()
+    kept = _NamedTensors()
     names = {name: kept.name_of(value, name) for name, value in weights.items()}
     shared = {name: first for name, first in names.items() if name != first}
     with partial_file(file) as partial:

@@ -31,7 +31,7 @@ Settings = dict[str, Any]
 """The entries of one section."""
 
 SECTIONS = ("data", "model", "method", "training")
-# What is taken where nothing is said.
+# Of sections, and of names, that are left out.
 DEFAULTS: dict[str, Settings] = {
     "data": {"name": "synthetic"},
     "model": {"name": "gcn", "hidden": 64, "layers": 2},
@@ -89,7 +89,7 @@ class Config:
             raise ArgumentError(f"{file}: not a TOML file that can be read ({one_line(error)})") from None
 
     def _resolved(self) -> Config:
-        """With every default written out, so that a run does not change with those of another version."""
+        """With every default written out, so that a run stays the same when defaults change."""
         model, method = self.model["name"], self.method["name"]
         width = {"hidden": DEFAULTS["model"]["hidden"]}
         return Config(
@@ -145,7 +145,9 @@ class Config:
 
 
 def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections entry by entry, the later tree first heard; another name of a model or method starts anew.
+    """Sections merged entry by entry; later trees win.
+
+    A section that names another method starts anew; one that names another model keeps what all models take.
 
     >>> merged({"model": {"name": "gcn", "layers": 2}}, {"model": {"layers": 3}})
     {'model': {'name': 'gcn', 'layers': 3}}
@@ -193,13 +195,13 @@ def _named(known: Mapping[str, Any], section: str, settings: Settings) -> Any:
 
 
 def understood(method: str, settings: Settings) -> Settings:
-    """Those of the settings that a method has."""
+    """Those of the settings that a method takes."""
     known = inspect.signature(METHODS[method].load()).parameters
     return {key: value for key, value in settings.items() if key in known}
 
 
 def _defaults(of: Callable[..., Any]) -> Settings:
-    """What is taken where nothing is said, as far as a file can say it."""
+    """The defaults of a class or a function that a file can hold."""
     parameters = inspect.signature(of).parameters.values()
     return {p.name: p.default for p in parameters if isinstance(p.default, (bool, int, float, str))}
 

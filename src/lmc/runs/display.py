@@ -40,7 +40,7 @@ class PlainLines(Callback):
     def on_epoch(self, training: Training, record: Record) -> None:
         """Print the record."""
         print(
-            f"{self._title}epoch {record.epoch}/{training.options.epochs}  {said(training, record)}",
+            f"{self._title}epoch {record.epoch}/{training.options.epochs}  {epoch_text(training, record)}",
             flush=True,
         )
 
@@ -55,7 +55,7 @@ class LiveDisplay(Callback):
             BarColumn(bar_width=24),
             TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
             TextColumn("[dim]step {task.fields[step]}/{task.fields[steps]}"),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(compact=True),
             console=console,
         )
@@ -71,19 +71,19 @@ class LiveDisplay(Callback):
             epochs=training.options.epochs,
             step=training.step,
             steps=training.sampler.steps,
-            said="",
+            text="",
         )
 
     def on_step(self, training: Training, loss: float) -> None:
         """Move by one step."""
         fields: dict[str, object] = {"step": training.step, "epoch": training.epoch + 1}
         if not training.records:
-            fields["said"] = f"loss {loss:.4f}  {_bytes(memory_use.peak())}"
+            fields["text"] = f"loss {loss:.4f}  {_bytes(memory_use.peak())}"
         self._progress.update(self._task, advance=1, **fields)  # type: ignore[arg-type]
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Say what the epoch was."""
-        self._progress.update(self._task, said=said(training, record))
+        self._progress.update(self._task, text=epoch_text(training, record))
 
     def on_end(self, training: Training) -> None:
         """Leave the last line standing."""
@@ -94,7 +94,7 @@ class LiveDisplay(Callback):
         self._progress.stop()
 
 
-def said(training: Training, record: Record) -> str:
+def epoch_text(training: Training, record: Record) -> str:
     """An epoch in a few words."""
     words = [f"loss {record.loss:.4f}"]
     if record.val is not None:

@@ -27,8 +27,8 @@ from lmc.training.records import Record, Result
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, LOCK = "checkpoints", "best.safetensors", "lock"
-SAVING_SHARE = 20  # times as long as a checkpoint takes passes until the next
-MIDWAY_SECONDS = 60.0  # that a run may lose, where saving takes less than a twentieth of them
+SAVING_SHARE = 20  # times as long as a save takes must pass before the next
+MIDWAY_SECONDS = 60.0  # of an epoch that a run may lose, where saving takes less than a twentieth of them
 
 
 class RunFolder(Callback):
@@ -36,7 +36,7 @@ class RunFolder(Callback):
 
     Args:
         folder: made where it is missing.
-        resume: whether there is a run in it to go on with; without, there must be none.
+        resume: whether to go on with the run in it; if not, there must be none.
         config: the text of `config.toml`; None describes the run as far as text can.
         about: what is needed to build the model again, kept with the best weights.
 
@@ -49,7 +49,7 @@ class RunFolder(Callback):
         self.folder, self.resume, self.config, self.about = folder, resume, config, about or {}
         self._best_saved: int | None = None
         self._saved_at = self._save_took = 0.0
-        # A soft lock in the place of one that the file system does not have would outlive a killed process.
+        # Where the file system has no locks, a soft lock in their place would outlive a killed process.
         self._lock = FileLock(folder / LOCK, thread_local=False, fallback_to_soft=False)
 
     def __enter__(self) -> RunFolder:
@@ -57,7 +57,7 @@ class RunFolder(Callback):
             raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
         for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, LOCK):
             if (self.folder / name).is_symlink():  # which would lead writing out of the folder
-                raise RunError(f"{self.folder / name}: a symbolic link, which is not of a run")
+                raise RunError(f"{self.folder / name}: a symbolic link; a run writes none")
         with self._writing():
             (self.folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
             (self.folder / LOCK).touch()
@@ -83,7 +83,7 @@ class RunFolder(Callback):
             return
 
     def train(self, training: Training) -> Result:
-        """Run a training in this folder, from where the folder has it."""
+        """Run a training in this folder; a resumed one goes on from the last checkpoint."""
         for left in self.folder.rglob(".*.partial"):  # of a process that was killed
             left.unlink(missing_ok=True)
         if self.resume:
@@ -96,7 +96,7 @@ class RunFolder(Callback):
             _write_json(self.folder / SUMMARY, asdict(summary_of(training.graph, result)))
         return result
 
-    # -- what is told by the run -------------------------------------------------------------------
+    # -- what the run reports -----------------------------------------------------------------------
 
     def on_start(self, training: Training) -> None:
         """Write what is known before the first step."""
@@ -107,7 +107,7 @@ class RunFolder(Callback):
                 _write_json(self.folder / ENVIRONMENT, environment())
             # Epochs that were logged after the checkpoint are trained again, and a torn line goes.
             write_metrics(self.folder / METRICS, training.records)
-            (self.folder / SUMMARY).unlink(missing_ok=True)  # it speaks of what was before
+            (self.folder / SUMMARY).unlink(missing_ok=True)  # it describes the run as it was
             self._save(training)
 
     def on_step(self, training: Training, loss: float) -> None:
@@ -143,7 +143,7 @@ class RunFolder(Callback):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """What the disk does not take is one line; the last checkpoint is still there."""
+        """A write that fails becomes one line; the last checkpoint is still there."""
         try:
             yield
         except RunError:
@@ -155,7 +155,7 @@ class RunFolder(Callback):
 
 
 def described(training: Training) -> Config:
-    """The settings of a run that was made of objects."""
+    """The settings of a run that was made from objects, as far as text can hold them."""
     plain = {field.name: getattr(training.options, field.name) for field in fields(TrainingOptions)}
     return Config(
         {"name": "in memory"},

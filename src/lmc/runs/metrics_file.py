@@ -31,7 +31,7 @@ def append_metrics(file: Path, record: Record) -> None:
 
 
 def read_metrics(file: Path) -> list[Record]:
-    """All epochs, in order; a last line that is not whole, since it is being written, is left out."""
+    """All epochs, in order; a last line that is still being written is left out."""
     *lines, last = content_of(file).split(b"\n")
     with contextlib.suppress(RunError):
         json_of("", last)

@@ -2,10 +2,10 @@
 
 The paper (section 6) takes its pipeline and most values from GAS (Fey et al., 2021), and searches its own, β
 and the learning rate. Where it prints a value (appendix E: arxiv, 40 of 80 clusters, learning rate 1e-2,
-alpha 1, score 1) that is taken. It prints no other, so all else comes from the configuration files of the
+alpha 1, score 1), that is taken. It prints no others, so all else comes from the configuration files of the
 authors' released code (`conf_large/model/gcn.yaml` and `gcn2.yaml`). Three things differ from that code: its
 score "linear" is our "x"; dropout before a linear input layer is `input_dropout`; and its GCN adds the
-residual behind the norm, ours before it.
+residual after the norm, ours before it.
 """
 
 from __future__ import annotations

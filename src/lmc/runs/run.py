@@ -63,7 +63,7 @@ def read_config(folder: Path) -> Config:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """A setting that is wrong is wrong in this file."""
+    """Errors about settings name this file."""
     try:
         yield
     except (ArgumentError, DatasetError) as error:
@@ -72,11 +72,11 @@ def _naming(file: Path) -> Iterator[None]:
 
 def best_model(folder: Path) -> tuple[Model, Task]:
     """The model of a run with its best weights, and the kind of labels it predicts."""
-    read_config(folder)  # a folder that is none of a run is said to be so first
+    read_config(folder)  # first of all, an error if the folder is not that of a run
     weights, about = checkpoint.load_weights(folder / BEST)
     try:
         config = Config.of(about["config"])
-        with torch.device("meta"):  # the file may promise more than it holds: no memory before it is known
+        with torch.device("meta"):  # no memory is taken: the file may promise a larger model than it holds
             promised = config.build_model(about["in_features"], about["out_features"]).state_dict()
         if {name: value.shape for name, value in promised.items()} != {
             n: w.shape for n, w in weights.items()
@@ -97,7 +97,7 @@ def predictions(folder: Path, graph: Graph) -> tuple[Tensor, Task]:
 
 @contextmanager
 def _interruptible(training: Training) -> Iterator[None]:
-    """Ctrl-C or a polite kill ends the run after the step; a second one ends it at once."""
+    """Ctrl-C or SIGTERM ends the run after the step; a second one ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

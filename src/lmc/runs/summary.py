@@ -14,7 +14,7 @@ from lmc.runs.text_files import content_of, in_file, json_of
 from lmc.training.records import Record, Result
 
 MOST_CONFUSED = 200
-"""Classes, whose square is kept and looked at."""
+"""The most classes for which confusions are kept: their number grows with the square."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def read_summary(file: Path) -> Summary:
 
 
 def _confusion(graph: Graph, result: Result) -> Confusion | None:
-    """Of the test nodes, or of those there are."""
+    """Of the test nodes, or of validation or training nodes where there are none."""
     if graph.task != "multiclass" or not result.history or graph.num_classes > MOST_CONFUSED:
         return None
     split, mask = next(

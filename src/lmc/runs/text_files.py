@@ -12,12 +12,12 @@ from lmc.files import one_line, read_text_bytes
 
 
 def in_file(where: str) -> Failing:
-    """Errors of what is in a file, or in a line of it."""
+    """Makes errors that name the file, or the line of it, that is wrong."""
     return lambda line: RunError(f"{where}: {line}")
 
 
 def content_of(file: Path) -> bytes:
-    """The bytes of a file; else RunError."""
+    """The bytes of a file; RunError where it cannot be read."""
     try:
         return read_text_bytes(file)
     except OSError as error:
@@ -25,7 +25,7 @@ def content_of(file: Path) -> bytes:
 
 
 def json_of(where: str, text: bytes) -> Any:
-    """A value of JSON; else RunError.
+    """The value of a JSON text; RunError where it is not one.
 
     >>> json_of("a.json", b'{"epoch": 1}')
     {'epoch': 1}

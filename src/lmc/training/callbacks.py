@@ -28,7 +28,7 @@ class Callback:
         """After each epoch and its evaluation."""
 
     def on_end(self, training: Training) -> None:
-        """When the run has stopped, the position still being where it stopped; not after an error."""
+        """When the run has stopped, with `epoch` and `step` where it stopped; not after an error."""
 
     def on_error(self, training: Training) -> None:
-        """When an error ends the run, before it goes on its way."""
+        """When an error ends the run, before it is raised further."""

@@ -27,7 +27,7 @@ class RunNeeds:
         self.entries = graph.adjacency.num_entries
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
-        """Histories, and a step on a batch of so many nodes, neighbours outside, and messages."""
+        """Histories, and a step on a batch with this many nodes, neighbours outside, and messages."""
         itemsize = self.graph.x.element_size()
         return need(
             self.widths,
@@ -54,7 +54,7 @@ class RunNeeds:
         return self.bytes_for(batch.num_nodes, batch.num_halo, batch.block().num_entries)
 
     def guessed(self, parts: int) -> int:
-        """For one of so many clusters that are not made yet, each edge of it leading outside."""
+        """For one of this many clusters, which are not made yet, as if each of its edges led outside."""
         nodes, messages = -(-self.graph.num_nodes // parts), self.entries // parts
         return self.bytes_for(nodes, min(messages, self.graph.num_nodes - nodes), messages)
 
@@ -70,7 +70,7 @@ def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Samp
         clusters, parts_per_batch = sampler.clusters, sampler.parts_per_batch
     if clusters is None:  # each step is one over the whole graph
         given, needed = type(estimator).__name__, needs.whole
-        needs = RunNeeds(graph, model, LMC())  # what is advised
+        needs = RunNeeds(graph, model, LMC())  # what the error will advise
     else:
         given, needed = f"parts_per_batch={parts_per_batch}", needs.largest(clusters, parts_per_batch)
     if needed > free:

@@ -34,7 +34,7 @@ SCHEDULERS = ("cosine", "plateau")
 def make_optimizer(
     kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
 ) -> Optimizer:
-    """An optimizer of the model's parameters, in groups of their own weight decay."""
+    """An optimizer of the model's parameters, in groups with a weight decay each."""
     if isinstance(kind, str):
         kind = OPTIMIZERS[checks.one_of("optimizer", kind, OPTIMIZERS)]
     try:
@@ -46,7 +46,7 @@ def make_optimizer(
 def moments_after_a_step(
     kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
 ) -> dict[int, Any]:
-    """What such an optimizer keeps of parameters, by a step of one on a copy of the model."""
+    """What such an optimizer keeps for each parameter, found by one step on a copy of the model."""
     model = copy.deepcopy(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)

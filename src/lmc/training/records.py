@@ -20,7 +20,7 @@ class Record:
         val: on the validation nodes.
         test: on the test nodes.
         seconds: of training, without the evaluation.
-        memory: bytes held at most by the process so far in this run.
+        memory: the most bytes that the process has held so far in this run.
         lr: the learning rate of the epoch.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
     """

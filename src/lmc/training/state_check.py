@@ -17,7 +17,7 @@ from lmc import checks, typed
 from lmc.data.graph import Graph
 
 LARGEST = 1e38
-"""Of a number that is not infinite: what fits into the floats that it meets."""
+"""The largest finite number: it fits into every float that it may be combined with."""
 
 Tree = Any
 
@@ -30,7 +30,7 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
         given: what is in the file; before the first step there are no moments in it.
         steps: of an epoch.
     """
-    # All steps, where the run was stopped before the epoch's end was.
+    # `step` may be all of them: the run was stopped before the end of its epoch was recorded.
     for name, most in (("epoch", checks.MOST_WHOLE), ("step", steps), ("since_best", checks.MOST_WHOLE)):
         number = typed.read(name, given[name], int, ValueError)
         checks.whole_number(name, number, 0, most, ValueError)
@@ -47,12 +47,12 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
             if not may_change and value != other[key]:
                 raise ValueError(f"optimizer.{key}={other[key]!r}: must be {value!r}")
     known, kept = own["optimizer"]["state"], given["optimizer"]["state"]
-    if known:  # nothing is known of an optimizer that was made for other parameters than those it was given
+    if known:  # an optimizer that ignores the parameters it is given tells nothing about its moments
         _check_alike("optimizer.state", {key: known[key] for key in kept}, kept)
 
 
 def fingerprint(graph: Graph) -> str:
-    """Of the edges, the labels and who trains: a run does not go on with others."""
+    """A hash of the edges, labels and training nodes: a run does not go on with others."""
     digest = hashlib.blake2b(graph.task.encode(), digest_size=16)
     for array in (graph.adjacency.indptr, graph.adjacency.indices, graph.y, graph.train_mask):
         digest.update(array.contiguous().numpy().tobytes())
@@ -66,7 +66,7 @@ def _check_number(place: str, value: Tree) -> None:
 
 
 def _check_alike(place: str, own: Tree, given: Tree) -> None:
-    """The same keys, kinds and shapes; a number may be any."""
+    """The same keys, types and shapes; numbers may differ."""
     if isinstance(own, Tensor):
         if not isinstance(given, Tensor) or given.shape != own.shape or given.dtype != own.dtype:
             raise ValueError(f"{place}: must be a tensor of {own.dtype} and shape {tuple(own.shape)}")
@@ -86,4 +86,4 @@ def _check_alike(place: str, own: Tree, given: Tree) -> None:
         if given is not None:
             _check_number(place, given)
     elif type(given) is not type(own):
-        raise ValueError(f"{place}={given!r}: must be of the kind of {own!r}")
+        raise ValueError(f"{place}={given!r}: must be of the same type as {own!r}")

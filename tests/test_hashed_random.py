@@ -43,7 +43,7 @@ def test_permutations_differ_by_address():
     assert not np.array_equal(first, second)
 
 
-def test_bell_has_mean_zero_variance_one():
+def test_roughly_normal_values_have_mean_zero_and_variance_one():
     values = hashed_random.roughly_normal(0, np.arange(100_000)).astype(float)
     assert abs(values.mean()) < 0.02
     assert abs(values.var() - 1) < 0.02

@@ -13,7 +13,10 @@ import lmc
 @click.option("--hidden", default=256, show_default=True, help="Width to estimate memory for.")
 @click.option("--layers", default=3, show_default=True, help="Depth to estimate memory for.")
 def command(data: str, root: str | None, hidden: int, layers: int) -> None:
-    """Say what a graph holds, and what a batch of it would."""
+    """Say what a graph holds, and what a batch of it would.
+
+    DATA is a name such as synthetic, cora or arxiv, a .npz file, or a folder from Graph.save.
+    """
     from rich.console import Console
 
     from lmc.report.inspection import inspect

@@ -7,6 +7,8 @@ import math
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lmc import hashed_random, memory_use
+from lmc import memory_use
 from lmc.array_files import DAMAGED_ARRAY
 from lmc.data import published, storage
 from lmc.data.graph import Graph
 from lmc.data.pyg import MASKS
+from lmc.data.splits import random_split
 from lmc.data.synthetic import synthetic
 from lmc.errors import DatasetError, GraphError
 from lmc.files import expanded, one_line, regular
@@ -34,19 +37,24 @@ _UNREADABLE = (
 )
 MOST_UNPACKED, MOST_RATIO = 1 << 28, 200
 """An archive that unpacks to more than this many bytes, and this many times its size, is refused."""
-KNOWN_FILES = ("amazon_photo", "arxiv", "citeseer", "cora", "flickr-graph", "pubmed")
 
 
 def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     """A graph by name or by path.
 
     - `"synthetic"`: `lmc.synthetic()`, which needs no file.
-    - `"ogbn-arxiv"`, `"ogbn-products"`, `"flickr"`, `"reddit"`, `"ppi"`: through the loaders of OGB
-      and PyG, downloaded where they are missing.
-    - any other name, such as `"cora"`: the file `cora.npz` or the folder `cora` (from `Graph.save`).
+    - `"cora"`, `"citeseer"`, `"pubmed"`: Planetoid's, with their public splits.
+    - `"amazon-photo"`, `"amazon-computers"`, `"coauthor-cs"`, `"coauthor-physics"`, `"cora-full"`,
+      `"cora-ml"`, `"citeseer-full"`, `"pubmed-full"`, `"dblp"`: for these no split is published.
+    - `"flickr"` (`"flickr-graph"` without its features), `"reddit"`, `"ppi"`.
+    - `"ogbn-arxiv"` or `"arxiv"`, `"ogbn-products"` or `"products"`: OGB's, which need its package
+      (`pip install 'lmc[ogb]'`).
+    - any other name, such as `"mine"`: the file `mine.npz` or the folder `mine` (from `Graph.save`).
     - the path of such a file or folder.
 
-    Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder.
+    Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder: in each, first a
+    file or folder of that name, then the files that were published. What is in none of them is downloaded
+    into the first. Case, `-` and `_` in the names of published sets do not matter.
 
     A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), `y`, features as dense `x` or as
     CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`) or none, perhaps `edge_weight` and
@@ -57,16 +65,22 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     10
     """
     name = str(name_or_path)
-    if name == "synthetic":
-        return synthetic()
-    if name in published.LOADERS:
-        return published.load(name, search_folders(root))
-    for candidate in _candidates(name, root):
-        if (candidate / storage.HEADER).is_file():
-            return Graph.open(candidate)
-        if candidate.suffix == ".npz" and candidate.is_file():
-            return read_npz(candidate)
-    raise DatasetError(_not_found(name, root))
+    found = _find(name, root)
+    if found is not None:
+        return found()
+    published_name = published.published_name(name)
+    if published_name is None:
+        raise DatasetError(_not_found(name, root))
+    return published.load(published_name, search_folders(root)[0])
+
+
+def is_at_hand(name: str, root: str | Path | None = None) -> bool:
+    """Whether `load` would find a graph without downloading it.
+
+    >>> is_at_hand("synthetic")
+    True
+    """
+    return _find(name, root) is not None
 
 
 def search_folders(root: str | Path | None) -> list[Path]:
@@ -75,10 +89,37 @@ def search_folders(root: str | Path | None) -> list[Path]:
     return [expanded(Path(folder)) for folder in given if folder]
 
 
-def _candidates(name: str, root: str | Path | None) -> list[Path]:
-    by_name = [path for folder in search_folders(root) for path in (folder / f"{name}.npz", folder / name)]
-    own = expanded(Path(name))
-    return [own] if _is_path(name) else [*by_name, own]
+def _find(name: str, root: str | Path | None) -> Callable[[], Graph] | None:
+    """What loads the graph from where it is; None where it is nowhere."""
+    if name == "synthetic":
+        return synthetic
+    own = _reader(expanded(Path(name)))
+    if _is_path(name):
+        return own
+    published_name = published.published_name(name)
+    for folder in search_folders(root):
+        for spelling in _spellings(name, published_name):
+            found = _reader(folder / f"{spelling}.npz") or _reader(folder / spelling)
+            if found is not None:
+                return found
+        if published_name is not None and published.is_in(published_name, folder):
+            return partial(published.load, published_name, folder)
+    return own
+
+
+def _reader(path: Path) -> Callable[[], Graph] | None:
+    if (path / storage.HEADER).is_file():
+        return partial(Graph.open, path)
+    if path.suffix == ".npz" and path.is_file():
+        return partial(read_npz, path)
+    return None
+
+
+def _spellings(name: str, published_name: str | None) -> list[str]:
+    """As it was typed, and as files of a published set may be called."""
+    if published_name is None:
+        return [name]
+    return list(dict.fromkeys([name, name.lower(), published_name, published_name.replace("-", "_")]))
 
 
 def _is_path(name: str) -> bool:
@@ -88,11 +129,13 @@ def _is_path(name: str) -> bool:
 def _not_found(name: str, root: str | Path | None) -> str:
     if _is_path(name):
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
-    names = ["synthetic", *published.LOADERS, *KNOWN_FILES]
-    near = difflib.get_close_matches(name, names, n=3)
-    hint = f"did you mean {' or '.join(near)}? " if near and name not in names else ""
+    names = ["synthetic", *published.ALIASES, *published.PUBLISHED]
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
     looked = ", ".join(str(folder / f"{name}.npz") for folder in search_folders(root))
-    return f"data set {name!r} is missing: {hint}Looked for {looked}; root= or LMC_DATA name other folders"
+    rule = "root= or LMC_DATA name other folders"
+    known = f"known are synthetic (needs no file), {', '.join(names[1:])}"
+    return f"data set {name!r} is missing: {hint}Looked for {looked}; {rule}; {known}"
 
 
 def read_npz(file: Path) -> Graph:
@@ -109,7 +152,7 @@ def read_npz(file: Path) -> Graph:
     train, val, test = (arrays.get(name) for name in MASKS)
     try:
         if train is None and val is None and test is None:
-            train, val, test = _random_split(len(arrays["y"]))
+            train, val, test = random_split(len(arrays["y"])).values()
         return Graph.from_csr(
             arrays["indptr"],
             arrays["indices"],
@@ -154,9 +197,3 @@ def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
     matrix = sparse.csr_array(entries, shape=tuple(arrays["x_shape"]))
     matrix.check_format(full_check=True)
     return np.asarray(matrix.toarray())
-
-
-def _random_split(num_nodes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    turn = hashed_random.permutation(num_nodes, 0)
-    train, val = -(-num_nodes * 6 // 10), -(-num_nodes * 8 // 10)
-    return turn < train, (turn >= train) & (turn < val), turn >= val

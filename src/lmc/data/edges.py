@@ -83,14 +83,24 @@ def pattern_of(matrix: CSR) -> CSR:
     return CSR(matrix.indptr, matrix.indices, None, matrix.num_cols)
 
 
-def with_reverses(
+def in_both_directions(
     source: NDArray[np.int64], target: NDArray[np.int64], weight: NDArray[Any] | None, num_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:
-    """The edges, and after them the reverse of every edge that has none, with its weight.
+    """Every edge once in each direction, with the same weight: the larger, where both are given.
 
-    >>> with_reverses(np.array([0, 1, 2]), np.array([1, 0, 0]), None, 3)[:2]
-    (array([0, 1, 2, 0]), array([1, 0, 0, 2]))
+    Weights of an edge that is repeated in one direction are added up, as everywhere.
+
+    >>> ends = np.array([0, 1, 2]), np.array([1, 0, 0])
+    >>> in_both_directions(*ends, np.array([1.0, 3.0, 5.0]), 3)
+    (array([0, 1, 2, 0]), array([1, 0, 0, 2]), array([3., 3., 5., 5.]))
     """
-    lacks = ~np.isin(target * num_nodes + source, source * num_nodes + target)
-    more = None if weight is None else np.concatenate([weight, weight[lacks]])
-    return np.concatenate([source, target[lacks]]), np.concatenate([target, source[lacks]]), more
+    given = np.ones(len(source), np.float32) if weight is None else weight
+    edges, number = np.unique(source * num_nodes + target, return_inverse=True)
+    added_up = np.bincount(number, given, len(edges)).astype(given.dtype)
+    source, target = np.divmod(edges, max(num_nodes, 1))
+    reverse = np.searchsorted(edges, target * num_nodes + source).clip(max=max(len(edges) - 1, 0))
+    has_reverse = edges[reverse] == target * num_nodes + source
+    added_up = np.where(has_reverse, np.maximum(added_up, added_up[reverse]), added_up)
+    ends = np.concatenate([source, target[~has_reverse]]), np.concatenate([target, source[~has_reverse]])
+    both = np.concatenate([added_up, added_up[~has_reverse]])
+    return *ends, None if weight is None and bool((both == 1).all()) else both

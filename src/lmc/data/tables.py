@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lmc.data.edges import with_reverses
+from lmc.data.edges import in_both_directions
 from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
 from lmc.data.rules import Task
@@ -57,7 +57,7 @@ def read_tables(
         features: a file, or None.
         labels: a file, or None.
         splits: a file, or None.
-        undirected: whether to add the reverse of every edge that has none.
+        undirected: whether every edge goes both ways, with the same weight.
         task: the labels' kind; None takes it from their type and shape.
 
     >>> import tempfile
@@ -80,7 +80,7 @@ def read_tables(
     source, target = (ids.places(edge_table, name) for name in edge_table.id_names)
     weight = _weight(edge_table)
     if undirected:
-        source, target, weight = with_reverses(source, target, weight, len(ids))
+        source, target, weight = in_both_directions(source, target, weight, len(ids))
     y, class_names = None, None
     if labels_table is not None:
         y, class_names = _labels(labels_table, ids)

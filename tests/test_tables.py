@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lmc
-from commands import called, fails, run
+from commands import called, complaints, fails, run
 
 NAMES = st.one_of(
     st.lists(st.integers(-50, 10**12), min_size=1, max_size=8, unique=True),
@@ -208,7 +208,7 @@ def test_from_tables_to_predictions_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for step, through in zip(steps, [run, *[called] * 4], strict=True):
         done = through(*step)
-        assert (done.returncode, done.stderr) == (0, ""), done
+        assert (done.returncode, complaints(done)) == (0, []), done
     found, new = pd.read_csv(tmp_path / "p.csv"), pd.read_csv(tmp_path / "new.csv")
     assert found["id"].tolist() == new["id"].tolist() == wanted
     right = labels.set_index("id").loc[wanted, "label"].tolist()

@@ -84,10 +84,10 @@ def read_tables(
     y, class_names = None, None
     if labels_table is not None:
         y, class_names = _labels(labels_table, ids)
-    if splits_table is None and labels_table is not None and _named(labels_table.names, _SPLIT):
-        splits_table = labels_table
     elif features_table is None:  # edges alone would not say how many nodes there are
         y = np.full(len(ids), -1)
+    if splits_table is None and labels_table is not None and _named(labels_table.names, _SPLIT):
+        splits_table = labels_table
     masks: dict[str, Any] = {}
     if splits_table is not None:
         masks = _masks(splits_table, ids)

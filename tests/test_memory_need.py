@@ -51,7 +51,7 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
         5,
         graph.num_nodes,
         itemsize=dtype.itemsize,
-        remembered=estimator.remembered(len(hidden) + 1),
+        remembered=estimator.remembered(model),
         history_itemsize=2 if precision == "half" else None,
     )
     assert estimate.histories == expected

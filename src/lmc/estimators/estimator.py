@@ -71,8 +71,8 @@ class Estimator(ABC):
         """What replaces the values outside of the batch at this step; here, they are dropped."""
         return HaloPolicy()
 
-    def remembered(self, depth: int) -> tuple[range, range]:
-        """The layers after which embeddings and auxiliary variables are kept, from 1 to `depth`."""
+    def remembered(self, model: Model) -> tuple[range, range]:
+        """The layers of a model, counted from 1, after which embeddings and auxiliary variables are kept."""
         return range(0), range(0)
 
     # -- what every method does ----------------------------------------------------------------------

@@ -7,11 +7,15 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
+from lmc.data.normalization import propagated
 from lmc.estimators.estimator import Estimator, Precision, untouched_statistics
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History
+from lmc.estimators.step import first_messages_are_features
+from lmc.malloc import trim_free_memory
 from lmc.nn.dropout import without_dropout
+from lmc.nn.model import Model
 
 
 class HistoryEstimator(Estimator):
@@ -29,9 +33,9 @@ class HistoryEstimator(Estimator):
     def __post_init__(self) -> None:
         checks.one_of("precision", self.precision, Precision)
 
-    def remembered(self, depth: int) -> tuple[range, range]:
+    def remembered(self, model: Model) -> tuple[range, range]:
         """Embeddings alone."""
-        return range(1, depth), range(0)
+        return range(1, len(model.layers)), range(0)
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """Historical embeddings, and no derivatives."""
@@ -40,9 +44,10 @@ class HistoryEstimator(Estimator):
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
+        self._make_room()
         dtype = torch.float16 if self.precision == "half" else self.placement.dtype
         nodes, widths, make = self.graph.num_nodes, self._widths, self._make_history
-        embeddings, auxiliaries = self.remembered(len(widths))
+        embeddings, auxiliaries = self.remembered(self.model)
         self.embeddings = {layer: make(nodes, widths[layer - 1], dtype) for layer in embeddings}
         self.auxiliaries = {layer: make(nodes, widths[layer - 1], dtype) for layer in auxiliaries}
         if self._init == "exact":
@@ -53,6 +58,15 @@ class HistoryEstimator(Estimator):
                 history.push(self.whole.nodes, exact.embeddings[layer - 1])
             for layer, history in self.auxiliaries.items():
                 history.push(self.whole.nodes, exact.auxiliaries[layer - 1])
+
+    def _make_room(self) -> None:
+        """Have what comes before histories be done with its memory; what they leave between is never free."""
+        self.embeddings, self.auxiliaries = {}, {}
+        for layer in self.model.layers:
+            layer.prepare_graph(self.graph)
+        if first_messages_are_features(self.model):
+            propagated(self.graph, self.model.layers[0].aggregation)
+        trim_free_memory()
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step and every history."""

@@ -134,7 +134,7 @@ def peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict[str, in
 
 
 def process_peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict[str, int]:
-    """All that the process of every row held at most, in two epochs with their evaluations, as people run it."""
+    """All that the process of every row held at most, in two epochs with their evaluations."""
     peaks = {}
     for name, job in track(jobs.items(), title, console=console):
         worker = Worker(*job)

@@ -7,13 +7,10 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
-from lmc.data.normalization import propagated
 from lmc.estimators.estimator import Estimator, Precision, untouched_statistics
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History
-from lmc.estimators.step import first_messages_are_features
-from lmc.malloc import trim_free_memory
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
 
@@ -44,7 +41,6 @@ class HistoryEstimator(Estimator):
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
-        self._make_room()
         dtype = torch.float16 if self.precision == "half" else self.placement.dtype
         nodes, widths, make = self.graph.num_nodes, self._widths, self._make_history
         embeddings, auxiliaries = self.remembered(self.model)
@@ -58,15 +54,6 @@ class HistoryEstimator(Estimator):
                 history.push(self.whole.nodes, exact.embeddings[layer - 1])
             for layer, history in self.auxiliaries.items():
                 history.push(self.whole.nodes, exact.auxiliaries[layer - 1])
-
-    def _make_room(self) -> None:
-        """Have what comes before histories be done with its memory; what they leave between is never free."""
-        self.embeddings, self.auxiliaries = {}, {}
-        for layer in self.model.layers:
-            layer.prepare_graph(self.graph)
-        if first_messages_are_features(self.model):
-            propagated(self.graph, self.model.layers[0].aggregation)
-        trim_free_memory()
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step and every history."""

@@ -18,7 +18,7 @@ from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 from lmc.sparse import CSR
 
-COLUMNS = 64
+COLUMNS = 32
 """That are added up together where sums take the place of messages: with fewer it takes longer."""
 
 

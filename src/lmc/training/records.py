@@ -23,8 +23,8 @@ class Record:
         memory: the most bytes that the process has held so far: Python, torch, the graph, all of it.
         lr: the learning rate of the epoch.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
-        step_memory: the most bytes that steps took on top of features, graph and histories, as measured in the
-            first epoch since the process began; None where that is unknown.
+        step_memory: the most bytes that steps took on top of features, graph and histories, in the first
+            epoch since the process began; None where that is unknown.
     """
 
     epoch: int

@@ -14,7 +14,6 @@ from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
 from lmc.nn.model import Layer, LinearLayer, Model, check_model
 from lmc.nn.module_context import evaluation_mode
-from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 from lmc.sparse import CSR
 
@@ -25,10 +24,10 @@ COLUMNS = 32
 def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14) -> Tensor:
     """(nodes, out) predictions in evaluation mode, rows in the graph's own order.
 
-    Besides the features one matrix of (nodes, width) is in memory at a time, and two of (nodes, `COLUMNS`).
-    A layer that reads messages beside their sums (GraphSAGE, a residual) or cannot add them up (attention, a
-    maximum) has two, a model whose layers read its input (GCNII) has one more, and one whose head jumps to
-    every layer has them all.
+    Besides the features one matrix of (nodes, width) is in memory at a time, and `COLUMNS` columns of one
+    more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums, such as
+    GraphSAGE or a residual, or that cannot add them up, such as attention, has two matrices; a model whose
+    layers read its input (GCNII) has one more, and one whose head jumps to every layer has them all.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
@@ -49,6 +48,52 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14) -> Tensor:
 
 
 @dataclass(frozen=True)
+class _Matrix:
+    """(nodes, width) in blocks of columns, from left to right."""
+
+    blocks: list[Tensor]
+
+    @staticmethod
+    def like(rows: Tensor, num_nodes: int, columns: int) -> _Matrix:
+        """Room for as wide rows, in blocks of so many columns."""
+        return _Matrix([rows.new_empty(num_nodes, some.shape[1]) for some in _split(rows, columns)])
+
+    def fits(self, rows: Tensor, columns: int) -> bool:
+        """Whether it is such a room."""
+        widths = [block.shape[1] for block in self.blocks]
+        same_type = self.blocks[0].dtype == rows.dtype
+        return same_type and widths == [some.shape[1] for some in _split(rows, columns)]
+
+    def __getitem__(self, part: slice) -> Tensor:
+        rows = [block[part] for block in self.blocks]
+        return rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
+
+    def __setitem__(self, part: slice, rows: Tensor) -> None:
+        for block, some in zip(self.blocks, _split(rows, self.blocks[0].shape[1]), strict=True):
+            block[part] = some
+
+    @property
+    def whole(self) -> Tensor:
+        """(nodes, width) in one piece."""
+        (block,) = self.blocks
+        return block
+
+    def replace_by_sums(self, adjacency: CSR) -> None:
+        """Multiply by a matrix from the left, block by block."""
+        for place in range(len(self.blocks)):
+            self.blocks[place] = adjacency @ self.blocks[place]
+
+
+def _split(rows: Tensor, columns: int) -> list[Tensor]:
+    width = rows.shape[1]
+    return [rows[:, first : first + columns] for first in range(0, max(1, width), max(1, columns))]
+
+
+Onward = Callable[[Tensor, slice, Rows], Tensor]
+"""From rows of a boundary, their place and their nodes to what is kept of them."""
+
+
+@dataclass(frozen=True)
 class _Inference:
     """A pass over the graph, some rows at a time; see `predict`."""
 
@@ -65,54 +110,67 @@ class _Inference:
 
         message, initial = self._encoded()
         for place, layer in enumerate(model.layers, start=1):
-            onward = read if place == len(model.layers) else _sending(model.layers[place])
-            message = self._through(layer, message, initial, onward)
-            seen += [message] if model.jumps else []
-        return message
+            following = None if place == len(model.layers) else model.layers[place]
+            onward = read if following is None else _sending(following)
+            message = self._through(layer, message, initial, onward, following)
+            if model.jumps and following is not None:
+                seen.append(message.whole)
+        return message.whole
 
-    def _encoded(self) -> tuple[Tensor, Tensor]:
+    def _encoded(self) -> tuple[_Matrix, Tensor]:
         """(nodes, width) the first messages, and what every layer reads of the model's input."""
-        model, z = self.model, self._each(self.model.encoder, self.graph.x)
-        initial = z.new_empty(len(z), 0)
+        model, first = self.model, self.model.layers[0]
+        z, initial = self.graph.x, self.graph.x.new_empty(self.graph.num_nodes, 0)
+        if not model.encoder.is_identity:
+            z = self._by_rows(lambda part, rows: model.encoder(self.graph.x[part], rows)).whole
         if model.reads_initial:
-            initial = self._by_rows(lambda part, _: model.initial(z[part]))
-        return self._each(model.layers[0].message, z), initial
+            initial = self._by_rows(lambda part, _: model.initial(z[part])).whole
+        if first.message.is_identity:
+            return _Matrix([z]), initial
+        return self._by_rows(lambda part, rows: first.message(z[part], rows), first), initial
 
-    def _through(self, layer: Layer, message: Tensor, initial: Tensor, onward: Onward) -> Tensor:
-        """(nodes, width) what the boundary after a layer becomes; messages may be lost."""
-        is_read_again = message is self.graph.x or self.model.jumps
-        if isinstance(layer, LinearLayer) and not layer.reads_own and not is_read_again:
-            _replace_by_sums(normalize(self.graph, layer.aggregation), message)
+    def _through(
+        self, layer: Layer, message: _Matrix, initial: Tensor, onward: Onward, following: Layer | None
+    ) -> _Matrix:
+        """(nodes, width) what the boundary after a layer becomes; messages in blocks are lost."""
+        if isinstance(layer, LinearLayer) and len(message.blocks) > 1:
+            message.replace_by_sums(normalize(self.graph, layer.aggregation))
 
             def updated(part: slice, rows: Rows) -> Tensor:
-                return onward(layer.update(message[part], message[part], initial[part]), part, rows)
+                received = message[part]
+                return onward(layer.update(received, received[:, :0], initial[part]), part, rows)
 
-            return self._by_rows(updated, room=message)
+            return self._by_rows(updated, following, room=message)
 
         def received(part: slice, rows: Rows) -> Tensor:
-            return onward(layer.of_rows(self.graph, part, message, initial, rows), part, rows)
+            return onward(layer.of_rows(self.graph, part, message.whole, initial, rows), part, rows)
 
-        return self._by_rows(received)
+        return self._by_rows(received, following)
 
-    def _each(self, function: NodeWise, z: Tensor) -> Tensor:
-        return z if function.is_identity else self._by_rows(lambda part, rows: function(z[part], rows))
+    def _by_rows(
+        self,
+        compute: Callable[[slice, Rows], Tensor],
+        reader: Layer | None = None,
+        room: _Matrix | None = None,
+    ) -> _Matrix:
+        """(nodes, width) from consecutive nodes to their rows.
 
-    def _by_rows(self, compute: Callable[[slice, Rows], Tensor], room: Tensor | None = None) -> Tensor:
-        """(nodes, width) from consecutive nodes to their rows, which replace those of `room` if they fit."""
-        out = room
+        Args:
+            compute: gives the rows.
+            reader: the layer that reads them; if all it wants is their sums, they are in blocks of columns.
+            room: what they may replace.
+        """
+        out, takes_sums = room, isinstance(reader, LinearLayer) and not reader.reads_own
         for start in range(0, self.graph.num_nodes, self.rows_at_once):
             nodes = torch.arange(start, min(start + self.rows_at_once, self.graph.num_nodes))
             part = slice(start, start + len(nodes))
             rows = compute(part, Rows(nodes, (0,), inside=False))
-            if out is None or (start == 0 and (out.shape[1:], out.dtype) != (rows.shape[1:], rows.dtype)):
-                out = rows.new_empty(self.graph.num_nodes, *rows.shape[1:])
+            columns = COLUMNS if takes_sums and not self.model.jumps else rows.shape[1]
+            if out is None or (start == 0 and not out.fits(rows, columns)):
+                out = _Matrix.like(rows, self.graph.num_nodes, columns)
             out[part] = rows
         assert out is not None  # a graph has a node or more
         return out
-
-
-Onward = Callable[[Tensor, slice, Rows], Tensor]
-"""From rows of a boundary, their place and their nodes to what is kept of them."""
 
 
 def _sending(layer: Layer) -> Onward:
@@ -121,13 +179,6 @@ def _sending(layer: Layer) -> Onward:
         return sent
 
     return message
-
-
-def _replace_by_sums(matrix: CSR, message: Tensor) -> None:
-    """Put `matrix @ message` in the place of (nodes, width) messages, some columns at a time."""
-    for first in range(0, message.shape[1], COLUMNS):
-        some = message[:, first : first + COLUMNS]
-        some.copy_(matrix @ some.contiguous())
 
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:

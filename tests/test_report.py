@@ -152,7 +152,7 @@ def test_a_whole_last_line_counts_without_its_newline(run, report):
 
 def test_a_run_without_an_epoch_is_shown(run, report):
     page = report(run("a", []))
-    assert page.rows()[1][2:] == ["–"] * 6 + ["unfinished, 0 epochs"]  # noqa: RUF001
+    assert page.rows()[1][2:] == ["–"] * 7 + ["unfinished, 0 epochs"]  # noqa: RUF001
     assert "No epoch has been recorded yet." in page.text
 
 

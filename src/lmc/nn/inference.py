@@ -25,9 +25,9 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14) -> Tensor:
     """(nodes, out) predictions in evaluation mode, rows in the graph's own order.
 
     Besides the features one matrix of (nodes, width) is in memory at a time, and `COLUMNS` columns of one
-    more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums, such
-    as GraphSAGE or a residual, or that cannot add them up, such as attention, has two matrices; a model whose
-    layers read its input (GCNII) has one more, and one whose head jumps to every layer has them all.
+    more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums
+    (GraphSAGE, a residual) or cannot add them up (attention) has two matrices; a model whose layers read its
+    input (GCNII) has one more, and one whose head jumps to every layer has them all.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.

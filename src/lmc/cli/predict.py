@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import click
 
-import lmc
 from lmc.cli.paths import FILE, FOLDER
 
 
@@ -14,15 +14,20 @@ from lmc.cli.paths import FILE, FOLDER
 @click.argument("run", type=FOLDER)
 @click.option("--data", default=None, help="Name or path of a graph; by default that of the run.")
 @click.option("--root", default=None, help="Folder to look for it in.")
+@click.option("--nodes", type=FILE, default=None, help="File of ids, one a line; by default all nodes.")
 @click.option("--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help="File.")
-def command(run: Path, data: str | None, root: str | None, out: Path) -> None:
-    """Predict every node of a graph with a run's best weights: .parquet, .csv or .npz."""
-    from lmc.runs.predictions import check_suffix, write_predictions
+def command(run: Path, data: str | None, root: str | None, nodes: Path | None, out: Path) -> None:
+    """Predict nodes of a graph, which needs no labels, with a run's best weights: .parquet, .csv or .npz."""
+    from lmc.runs.predictions import check_suffix, nodes_in_file, write_predictions
     from lmc.runs.run import predictions, read_config
 
     check_suffix(out)
     config = read_config(run)
-    graph = lmc.load(data, root) if data else lmc.load(config.data["name"], root or config.data.get("root"))
-    prediction, task = predictions(run, graph)
-    write_predictions(out, graph, prediction, task)
+    graph = config.load_graph(data, root)
+    if data is not None and config.data.get("features") == "structure":
+        text = "data.features=structure says where a node is in the graph of the run, and nothing in another"
+        warnings.warn(text, stacklevel=1)
+    wanted = None if nodes is None else nodes_in_file(nodes, graph)
+    prediction, best = predictions(run, graph, wanted)
+    write_predictions(out, graph, prediction, best.task, wanted, best.class_names)
     print(f"{out}: {len(prediction):,} nodes")

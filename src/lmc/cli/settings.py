@@ -16,6 +16,7 @@ from lmc.runs.registry import MODELS
 _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--data", "data.name", str, "Name or path of the graph."),
     ("--root", "data.root", str, "Folder to look for it in."),
+    ("--features", "data.features", str, "Made of the edges, for a graph without: degree or structure."),
     ("--model", "model.name", str, f"One of {', '.join(MODELS)}."),
     ("--hidden", "model.hidden", int, "Width of the hidden layers."),
     ("--layers", "model.layers", int, "Number of convolutions."),

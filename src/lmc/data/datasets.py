@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import zipfile
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lmc import hashed_random, memory_use
+from lmc import memory_use
 from lmc.array_files import DAMAGED_ARRAY
-from lmc.data import published, storage
+from lmc.data import published, rules, storage
 from lmc.data.graph import Graph
-from lmc.data.pyg import MASKS
+from lmc.data.made_features import Made
+from lmc.data.splits import MASKS, Role, masks_of_indices, random_split
 from lmc.data.synthetic import synthetic
-from lmc.errors import DatasetError, GraphError
+from lmc.errors import ArgumentError, DatasetError, GraphError
 from lmc.files import expanded, one_line, regular
 
 # What a damaged archive makes numpy and zipfile raise.
@@ -34,39 +36,75 @@ _UNREADABLE = (
 )
 MOST_UNPACKED, MOST_RATIO = 1 << 28, 200
 """An archive that unpacks to more than this many bytes, and this many times its size, is refused."""
-KNOWN_FILES = ("amazon_photo", "arxiv", "citeseer", "cora", "flickr-graph", "pubmed")
 
 
-def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
+def load(
+    name_or_path: str | Path,
+    root: str | Path | None = None,
+    *,
+    features: Made | None = None,
+    split: int | None = None,
+) -> Graph:
     """A graph by name or by path.
 
     - `"synthetic"`: `lmc.synthetic()`, which needs no file.
-    - `"ogbn-arxiv"`, `"ogbn-products"`, `"flickr"`, `"reddit"`, `"ppi"`: through the loaders of OGB
-      and PyG, downloaded where they are missing.
-    - any other name, such as `"cora"`: the file `cora.npz` or the folder `cora` (from `Graph.save`).
+    - `"cora"`, `"citeseer"`, `"pubmed"`: Planetoid's, with their public splits.
+    - `"amazon-photo"`, `"amazon-computers"`, `"coauthor-cs"`, `"coauthor-physics"`, `"cora-full"`,
+      `"cora-ml"`, `"citeseer-full"`, `"pubmed-full"`, `"dblp"`: for these no split is published.
+    - `"flickr"` (`"flickr-graph"` without its features), `"reddit"`, `"ppi"`.
+    - `"ogbn-arxiv"` or `"arxiv"`, `"ogbn-products"` or `"products"`: OGB's, which need its package
+      (`pip install 'lmc[ogb]'`).
+    - any other name, such as `"mine"`: the file `mine.npz` or the folder `mine` (from `Graph.save`).
     - the path of such a file or folder.
 
-    Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder.
+    Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder: in each, first a
+    file or folder of that name, then the files that were published. What is in none of them is downloaded
+    into the first. Case, `-` and `_` in the names of published sets do not matter.
 
-    A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), `y`, features as dense `x` or as
-    CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`) or none, perhaps `edge_weight` and
-    `edge_attr`, and perhaps `train_mask`, `val_mask` and `test_mask`. Without masks 60 % of the nodes
-    train, 20 % validate and 20 % test, at random and always the same ones.
+    A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), and perhaps `y`; features as dense
+    `x` or as CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`); `edge_weight` and `edge_attr`; `id`, what
+    nodes are called; and `train_mask`, `val_mask` and `test_mask`, or the node numbers `train_idx`,
+    `val_idx` and `test_idx`. Without a split 60 % of the nodes train, 20 % validate and 20 % test, at random
+    and always the same ones.
+
+    Args:
+        name_or_path: which graph.
+        root: where to look for files first.
+        features: made of the edges, `"degree"` or `"structure"`, which replace its own; see
+            `Graph.with_features`. None keeps its own.
+        split: which of several splits, if the masks of a `.npz` are (nodes, k); None takes the first, with
+            a warning.
 
     >>> load("synthetic").num_classes
     10
     """
-    name = str(name_or_path)
-    if name == "synthetic":
-        return synthetic()
-    if name in published.LOADERS:
-        return published.load(name, search_folders(root))
-    for candidate in _candidates(name, root):
-        if (candidate / storage.HEADER).is_file():
-            return Graph.open(candidate)
-        if candidate.suffix == ".npz" and candidate.is_file():
-            return read_npz(candidate)
-    raise DatasetError(_not_found(name, root))
+    graph = _load(str(name_or_path), root, split)
+    return graph if features is None else graph.with_features(features)
+
+
+def _load(name: str, root: str | Path | None, split: int | None) -> Graph:
+    found = _find(name, root, split)
+    if found is not None:
+        return found()
+    published_name = published.published_name(name)
+    if published_name is None:
+        raise DatasetError(_not_found(name, root))
+    return _of_one_split(split, published.load, published_name, search_folders(root)[0])
+
+
+def _of_one_split(split: int | None, load: Callable[..., Graph], *where: Any) -> Graph:
+    if split:
+        raise ArgumentError(f"split={split}: the graph has one split, 0")
+    return load(*where)
+
+
+def is_at_hand(name: str, root: str | Path | None = None) -> bool:
+    """Whether `load` would find a graph without downloading it.
+
+    >>> is_at_hand("synthetic")
+    True
+    """
+    return _find(name, root) is not None
 
 
 def search_folders(root: str | Path | None) -> list[Path]:
@@ -75,10 +113,37 @@ def search_folders(root: str | Path | None) -> list[Path]:
     return [expanded(Path(folder)) for folder in given if folder]
 
 
-def _candidates(name: str, root: str | Path | None) -> list[Path]:
-    by_name = [path for folder in search_folders(root) for path in (folder / f"{name}.npz", folder / name)]
-    own = expanded(Path(name))
-    return [own] if _is_path(name) else [*by_name, own]
+def _find(name: str, root: str | Path | None, split: int | None = None) -> Callable[[], Graph] | None:
+    """What loads the graph from where it is; None where it is nowhere."""
+    if name == "synthetic":
+        return partial(_of_one_split, split, synthetic)
+    own = _reader(expanded(Path(name)), split)
+    if _is_path(name):
+        return own
+    published_name = published.published_name(name)
+    for folder in search_folders(root):
+        for spelling in _spellings(name, published_name):
+            found = _reader(folder / f"{spelling}.npz", split) or _reader(folder / spelling, split)
+            if found is not None:
+                return found
+        if published_name is not None and published.is_in(published_name, folder):
+            return partial(_of_one_split, split, published.load, published_name, folder)
+    return own
+
+
+def _reader(path: Path, split: int | None) -> Callable[[], Graph] | None:
+    if (path / storage.HEADER).is_file():
+        return partial(_of_one_split, split, Graph.open, path)
+    if path.suffix == ".npz" and path.is_file():
+        return partial(read_npz, path, split)
+    return None
+
+
+def _spellings(name: str, published_name: str | None) -> list[str]:
+    """As it was typed, and as files of a published set may be called."""
+    if published_name is None:
+        return [name]
+    return list(dict.fromkeys([name, name.lower(), published_name, published_name.replace("-", "_")]))
 
 
 def _is_path(name: str) -> bool:
@@ -88,14 +153,16 @@ def _is_path(name: str) -> bool:
 def _not_found(name: str, root: str | Path | None) -> str:
     if _is_path(name):
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
-    names = ["synthetic", *published.LOADERS, *KNOWN_FILES]
-    near = difflib.get_close_matches(name, names, n=3)
-    hint = f"did you mean {' or '.join(near)}? " if near and name not in names else ""
+    names = ["synthetic", *published.ALIASES, *published.PUBLISHED]
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
     looked = ", ".join(str(folder / f"{name}.npz") for folder in search_folders(root))
-    return f"data set {name!r} is missing: {hint}Looked for {looked}; root= or LMC_DATA name other folders"
+    rule = "root= or LMC_DATA name other folders"
+    known = f"known are synthetic (needs no file), {', '.join(names[1:])}"
+    return f"data set {name!r} is missing: {hint}Looked for {looked}; {rule}; {known}"
 
 
-def read_npz(file: Path) -> Graph:
+def read_npz(file: Path, split: int | None = None) -> Graph:
     """A graph from a plain `.npz` file; see `load` for what it holds."""
     try:
         with open(regular(file), "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as archive:
@@ -103,28 +170,36 @@ def read_npz(file: Path) -> Graph:
             arrays = {name: archive[name] for name in archive.files}
     except _UNREADABLE as error:
         raise DatasetError(f"{file}: not a readable .npz of plain arrays ({one_line(error)})") from None
-    missing = [name for name in ("indptr", "indices", "y") if name not in arrays]
+    missing = [name for name in ("indptr", "indices") if name not in arrays]
     if missing:
         raise DatasetError(f"{file}: array {missing[0]!r} is missing")
-    train, val, test = (arrays.get(name) for name in MASKS)
     try:
-        if train is None and val is None and test is None:
-            train, val, test = _random_split(len(arrays["y"]))
         return Graph.from_csr(
             arrays["indptr"],
             arrays["indices"],
             _features(arrays),
-            arrays["y"],
-            train,
-            val,
-            test,
-            arrays.get("edge_weight"),
-            arrays.get("edge_attr"),
+            arrays.get("y"),
+            edge_weight=arrays.get("edge_weight"),
+            edge_attr=arrays.get("edge_attr"),
+            id=arrays.get("id"),
+            split=split,
+            **_masks(arrays),
         )
-    except GraphError as error:
-        raise GraphError(f"{file}: {error}") from None
+    except (GraphError, ArgumentError) as error:
+        raise type(error)(f"{file}: {error}") from None
     except (KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise DatasetError(f"{file}: not a graph ({one_line(error)})") from None
+
+
+def _masks(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The split of the file, as masks or as node numbers; a random one where labels have none."""
+    masks: dict[str, Any] = {name: arrays[name] for name in MASKS if name in arrays}
+    indices = {role: arrays[f"{role}_idx"] for role in get_args(Role) if f"{role}_idx" in arrays}
+    if indices and not masks:
+        return dict(masks_of_indices(indices, len(arrays["indptr"]) - 1))
+    if "y" in arrays and not masks:
+        return dict(random_split(len(arrays["y"])))
+    return masks
 
 
 def _check_promise(archive: np.lib.npyio.NpzFile, file: Path) -> None:
@@ -145,18 +220,8 @@ def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
         return arrays.get("x")
     data = np.asarray(arrays["x_data"])
     data = data if data.dtype == np.float64 else data.astype(np.float32)  # scipy has no half precision
-    dense, free = data.itemsize * math.prod(map(int, arrays["x_shape"])), memory_use.free()
-    if free is not None and dense > free:
-        raise GraphError(
-            f"x_shape = {arrays['x_shape'].tolist()}: {dense / 1e9:.2g} GB, {free / 1e9:.2g} GB are free"
-        )
+    rules.fits_dense(f"x_shape = {arrays['x_shape'].tolist()}", arrays["x_shape"], data.itemsize)
     entries = (data, arrays["x_indices"], arrays["x_indptr"])
     matrix = sparse.csr_array(entries, shape=tuple(arrays["x_shape"]))
     matrix.check_format(full_check=True)
     return np.asarray(matrix.toarray())
-
-
-def _random_split(num_nodes: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    turn = hashed_random.permutation(num_nodes, 0)
-    train, val = -(-num_nodes * 6 // 10), -(-num_nodes * 8 // 10)
-    return turn < train, (turn >= train) & (turn < val), turn >= val

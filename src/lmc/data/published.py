@@ -1,151 +1,207 @@
-"""Published data sets through the parsers of PyG and OGB, but never through their pickled copies."""
+"""Which data sets are published, where their files lie, and how they are fetched once."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Protocol
 
-import numpy as np
-import torch
-
-from lmc.data import storage
+from lmc.data import planetoid, storage
 from lmc.data.graph import Graph
-from lmc.data.pyg import Role
-from lmc.errors import DatasetError, GraphError, LMCError
+from lmc.data.ogb_sets import OGBSet
+from lmc.data.pyg_sets import GraphsWithRoles, PlanetoidSet, PyGSet, WithoutFeatures
+from lmc.errors import DatasetError, GraphError
 from lmc.files import one_line
 
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
+
+class Source(Protocol):
+    """Who can download and parse a data set."""
+
+    def download(self, folder: Path) -> None:
+        """Put the raw files into `folder/raw`."""
+
+    def parse(self, raw: Path) -> Graph:
+        """The graph of the files in `raw`."""
 
 
-def _flickr(folder: Path) -> Graph:
-    from torch_geometric.datasets import Flickr
+@dataclass(frozen=True)
+class Published:
+    """A data set that somebody published.
 
-    return Graph.from_pyg_list(_parsed(Flickr, folder)[0])
+    Attributes:
+        source: who can download and parse it.
+        home: where people find it.
+        files: the names of its raw files.
+        found_in: the folders that may hold these, within a root; downloads go into the first.
+    """
 
+    source: Source
+    home: str
+    files: tuple[str, ...]
+    found_in: tuple[str, ...]
 
-def _reddit(folder: Path) -> Graph:
-    from torch_geometric.datasets import Reddit
-
-    return Graph.from_pyg_list(_parsed(Reddit, folder)[0])
-
-
-def _ppi(folder: Path) -> Graph:
-    from torch_geometric.datasets import PPI
-
-    parsed = dict(zip(get_args(Role), _parsed(PPI, folder), strict=True))
-    roles = [role for role, graphs in parsed.items() for _ in graphs]
-    return Graph.from_pyg_list([graph for graphs in parsed.values() for graph in graphs], roles)
-
-
-def _parsed(dataset: Any, folder: Path) -> list[list[Data]]:
-    """The graphs that a PyG data set parses from its raw files, split by split."""
-    parsed: list[list[Data]] = []
-
-    class KeptNotPickled(dataset):  # type: ignore[misc]
-        def _process(self) -> None:
-            self.process()
-
-        def save(self, graphs: Sequence[Data], path: str) -> None:
-            parsed.append(list(graphs))
-
-        def load(self, path: str) -> None:
-            pass
-
-    KeptNotPickled(str(folder))
-    return parsed
+    def raw_in(self, root: Path) -> Path | None:
+        """The folder of the raw files, where they are all there."""
+        folders = [root / folder for folder in self.found_in]
+        return next((f for f in folders if all((f / file).is_file() for file in self.files)), None)
 
 
-def _ogb(folder: Path) -> Graph:
-    """OGB's own CSV reader; citations count in both directions, as is usual for these graphs."""
-    try:
-        import ogb
-        import pandas as pd
-        from ogb.io.read_graph_raw import read_csv_graph_raw
-        from ogb.utils.url import download_url, extract_zip
-        from torch_geometric.utils import to_undirected
-    except ImportError as error:
-        raise DatasetError(f"{folder.name}: needs the package {error.name}; pip install 'lmc[ogb]'") from None
+def _planetoid(name: str) -> Published:
+    folders = (f"{name.lower()}/raw", f"{name}/raw", ".")
+    files = planetoid.files_of(name.lower())
+    return Published(PlanetoidSet("Planetoid", name), "github.com/kimiyoung/planetoid", files, folders)
 
-    def table(file: Path) -> Any:
-        return pd.read_csv(file, header=None).to_numpy(copy=True)
 
-    master = pd.read_csv(Path(ogb.__file__).parent / "nodeproppred" / "master.csv", index_col=0)
-    about = master[folder.name.replace("_", "-")]
-    with contextlib.redirect_stdout(sys.stderr):
-        if not (folder / "raw").is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
-                extract_zip(download_url(about["url"], partial), partial)
-                (Path(partial) / about["download_name"]).rename(folder)
-        graph = read_csv_graph_raw(str(folder / "raw"))[0]
-    masks = torch.zeros(3, graph["num_nodes"], dtype=torch.bool)
-    for mask, part in zip(masks, ("train", "valid", "test"), strict=True):
-        mask[table(folder / "split" / about["split"] / f"{part}.csv.gz")[:, 0]] = True
-    labels = table(folder / "raw" / "node-label.csv.gz")[:, 0]
-    unknown = np.isnan(labels)
-    return Graph(
-        to_undirected(torch.tensor(graph["edge_index"]), num_nodes=graph["num_nodes"]),
-        graph["node_feat"],
-        np.where(unknown, -1, labels).astype(np.int64),
-        *masks,
-        num_classes=int(about["num classes"]),
+def _shchur(kind: str, name: str, file: str) -> Published:
+    folders = (f"{kind.lower()}_{name.lower()}/raw", f"{name}/raw", ".")
+    return Published(PyGSet(kind, name), "github.com/shchur/gnn-benchmark", (file,), folders)
+
+
+def _citations(name: str, folder: str) -> Published:
+    home = "github.com/abojchevski/graph2gauss"
+    return Published(PyGSet("CitationFull", name), home, (f"{name}.npz",), (f"{folder}/raw",))
+
+
+def _flickr(source: Source) -> Published:
+    files = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
+    return Published(source, "github.com/GraphSAINT/GraphSAINT", files, ("flickr/raw",))
+
+
+def _ogb(name: str) -> Published:
+    tables = ("edge", "node-feat", "node-label", "num-node-list", "num-edge-list")
+    files = tuple(f"{table}.csv.gz" for table in tables)
+    return Published(
+        OGBSet(name), "ogb.stanford.edu (with split/ beside raw/)", files, (f"{name.replace('-', '_')}/raw",)
     )
 
 
-_OGB_FILES = ("edge", "node-feat", "node-label", "num-node-list", "num-edge-list")
-_OGB_RAW = tuple(f"{name}.csv.gz" for name in _OGB_FILES)
-_PPI_RAW = tuple(
+_REDDIT = ("reddit_data.npz", "reddit_graph.npz")
+_PPI = tuple(
     f"{part}_{name}"
     for part in ("train", "valid", "test")
     for name in ("feats.npy", "graph_id.npy", "graph.json", "labels.npy")
 )
 
-LOADERS: dict[str, tuple[Callable[[Path], Graph], str, tuple[str, ...]]] = {
-    # name: parser, folder, files of its raw/ folder
-    "ogbn-arxiv": (_ogb, "ogbn_arxiv", _OGB_RAW),
-    "ogbn-products": (_ogb, "ogbn_products", _OGB_RAW),
-    "flickr": (_flickr, "flickr", ("adj_full.npz", "feats.npy", "class_map.json", "role.json")),
-    "reddit": (_reddit, "reddit", ("reddit_data.npz", "reddit_graph.npz")),
-    "ppi": (_ppi, "ppi", _PPI_RAW),
+PUBLISHED: dict[str, Published] = {
+    "cora": _planetoid("Cora"),
+    "citeseer": _planetoid("CiteSeer"),
+    "pubmed": _planetoid("PubMed"),
+    "amazon-photo": _shchur("Amazon", "Photo", "amazon_electronics_photo.npz"),
+    "amazon-computers": _shchur("Amazon", "Computers", "amazon_electronics_computers.npz"),
+    "coauthor-cs": _shchur("Coauthor", "CS", "ms_academic_cs.npz"),
+    "coauthor-physics": _shchur("Coauthor", "Physics", "ms_academic_phy.npz"),
+    "cora-full": _citations("cora", "cora_full"),
+    "cora-ml": _citations("cora_ml", "cora_ml"),
+    "citeseer-full": _citations("citeseer", "citeseer_full"),
+    "pubmed-full": _citations("pubmed", "pubmed_full"),
+    "dblp": _citations("dblp", "dblp"),
+    "flickr": _flickr(PyGSet("Flickr")),
+    "flickr-graph": _flickr(WithoutFeatures("Flickr")),
+    "reddit": Published(PyGSet("Reddit"), "data.dgl.ai/dataset/reddit.zip", _REDDIT, ("reddit/raw",)),
+    "ppi": Published(GraphsWithRoles("PPI"), "data.dgl.ai/dataset/ppi.zip", _PPI, ("ppi/raw",)),
+    "ogbn-arxiv": _ogb("ogbn-arxiv"),
+    "ogbn-products": _ogb("ogbn-products"),
 }
+ALIASES = {"arxiv": "ogbn-arxiv", "products": "ogbn-products"}
+_NO_FILE_NEEDED = "`lmc inspect synthetic` needs no file"
 
 
-def load(name: str, roots: Sequence[Path]) -> Graph:
-    """The graph of one of `LOADERS`, from the first of `roots` that has its files.
+def published_name(name: str) -> str | None:
+    """The data set that a name stands for, whatever its case and its separators.
 
-    Where none has, it is downloaded into the first. The parsed graph is kept beside the raw files, as a
-    folder that opens at once the next time.
+    >>> [published_name(name) for name in ("Cora", "amazon_photo", "CoauthorCS", "arxiv", "nowhere")]
+    ['cora', 'amazon-photo', 'coauthor-cs', 'ogbn-arxiv', None]
     """
-    parse, folder_name, raw = LOADERS[name]
-    folders = [root / folder_name for root in roots]
-    for folder in folders:
-        if (folder / "graph" / storage.HEADER).is_file():
-            return Graph.open(folder / "graph")
-    complete = [f for f in folders if all((f / "raw" / file).is_file() for file in raw)]
-    folder = complete[0] if complete else folders[0]
+    known = {_letters(known): known for known in PUBLISHED} | ALIASES
+    return known.get(_letters(name))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name).lower()
+
+
+def is_in(name: str, root: Path) -> bool:
+    """Whether a folder has the files of one of `PUBLISHED`."""
+    return _is_kept(name, root) or PUBLISHED[name].raw_in(root) is not None
+
+
+def load(name: str, root: Path) -> Graph:
+    """The graph of one of `PUBLISHED`, whose files are in a folder, or are downloaded into it.
+
+    The parsed graph is kept there, as a folder that opens at once the next time.
+    """
+    if _is_kept(name, root):
+        return Graph.open(_kept(name, root))
+    one = PUBLISHED[name]
+    raw = one.raw_in(root) or _downloaded(name, root)
     try:
-        graph = parse(folder)
-    except LMCError as error:
-        raise type(error)(f"{name} in {folder}: {error}") from None
-    except Exception as error:  # a parser, a network or a disk of someone else's
-        for made in (folder / "raw", folder):
-            with contextlib.suppress(OSError):
-                made.rmdir()  # only what is empty goes
-        raise DatasetError(_reason(name, folder, raw, error)) from None
+        with contextlib.redirect_stdout(sys.stderr):
+            graph = one.source.parse(raw)
+    except DatasetError as error:
+        raise DatasetError(f"{name}: {error}") from None
+    except GraphError as error:
+        raise GraphError(f"{name} in {raw}: {error}") from None
+    except Exception as error:  # a parser of someone else's
+        folder = raw.parent if raw.name == "raw" else raw
+        rule = "remove them to have them downloaded again"
+        raise DatasetError(f"{name}: the files in {folder} cannot be read ({_why(error)}); {rule}") from None
     with contextlib.suppress(GraphError):  # a disk that cannot be written costs time, not the graph
-        graph.save(folder / "graph")
+        graph.save(_kept(name, root))
     return graph
 
 
-def _reason(name: str, folder: Path, raw: tuple[str, ...], error: Exception) -> str:
-    why = f"{type(error).__name__}: {one_line(error)}"
-    missing = [folder / "raw" / file for file in raw if not (folder / "raw" / file).is_file()]
-    if not missing:
-        return f"{name}: the files in {folder} cannot be read ({why})"
-    rule = "put it there, or name another folder with root= or LMC_DATA"
-    return f"{name}: {missing[0]} is missing and cannot be downloaded ({why}); {rule}"
+def _kept(name: str, root: Path) -> Path:
+    return root / name.replace("-", "_") / "graph"
+
+
+def _is_kept(name: str, root: Path) -> bool:
+    return (_kept(name, root) / storage.HEADER).is_file()
+
+
+def _downloaded(name: str, root: Path) -> Path:
+    """The folder of raw files that have just been downloaded, all of them or none."""
+    one = PUBLISHED[name]
+    raw = root / one.found_in[0]
+    print(f"lmc: downloading {name} into {raw}", file=sys.stderr)
+    made = [folder for folder in (raw, raw.parent, root) if not folder.exists()]
+    try:
+        raw.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=raw.parent) as partial, contextlib.redirect_stdout(sys.stderr):
+            one.source.download(Path(partial))
+            for file in sorted(Path(partial).rglob("*")):
+                target = raw.parent / file.relative_to(partial)
+                if file.is_dir():
+                    target.mkdir(exist_ok=True)
+                else:
+                    os.replace(file, target)
+        missing = [file for file in one.files if not (raw / file).is_file()]
+        if missing:
+            raise FileNotFoundError(f"{missing[0]} is not in the download")
+    except DatasetError as error:
+        raise DatasetError(f"{name}: {error}; {_NO_FILE_NEEDED}") from None
+    except Exception as error:  # a network or a disk of someone else's
+        raise DatasetError(_not_downloaded(name, raw, error)) from None
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # only what is empty goes
+    return raw
+
+
+def _not_downloaded(name: str, raw: Path, error: Exception) -> str:
+    one = PUBLISHED[name]
+    missing = [raw / file for file in one.files if not (raw / file).is_file()] or [raw]
+    put = "it" if len(missing) == 1 else f"it and {len(missing) - 1} more"
+    rule = f"put {put} there from {one.home}, or name another folder with root= or LMC_DATA"
+    reason = f"{missing[0]} is missing and cannot be downloaded ({_why(error)})"
+    return f"{name}: {reason}; {rule}; {_NO_FILE_NEEDED}"
+
+
+def _why(error: Exception) -> str:
+    file = getattr(error, "filename", None)
+    return f"{type(error).__name__}: {one_line(error)}{f', {file}' if file else ''}"

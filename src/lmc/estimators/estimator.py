@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
+from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
@@ -100,6 +102,13 @@ class Estimator(ABC):
             histories: makes the store of one boundary's historical values, from nodes, width and type.
         """
         checks.one_of("init", init, Init)
+        rules.trainable(graph.train_mask)
+        if graph.num_features == 0:
+            warnings.warn(
+                "the graph has no features: its nodes look alike to a model; "
+                "graph.with_features('structure'), or --features structure, makes some of its edges",
+                stacklevel=2,
+            )
         seed, widths = checks.whole_number("seed", seed, 0), boundary_widths(model, graph)
         keep_large_buffers()
         self.model, self.graph, self._init, self._seed = model, graph, init, seed

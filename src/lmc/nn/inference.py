@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lmc import checks
+from lmc.data import rules
 from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
-from lmc.nn.model import Layer, LinearLayer, Model, check_model
+from lmc.data.subgraph import heard, subgraph
+from lmc.errors import GraphError
+from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of
 from lmc.nn.module_context import evaluation_mode
 from lmc.nn.rows import Rows
 from lmc.sparse import CSR
@@ -21,8 +25,10 @@ COLUMNS = 32
 """That are added up together where sums take the place of messages: with fewer it takes longer."""
 
 
-def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14) -> Tensor:
-    """(nodes, out) predictions in evaluation mode, rows in the graph's own order.
+def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: Any = None) -> Tensor:
+    """(nodes, out) predictions in evaluation mode, rows in the graph's own order, or in that of `nodes`.
+
+    The graph needs no labels, and its features are taken in the type of the model's weights.
 
     Besides the features one matrix of (nodes, width) is in memory at a time, and `COLUMNS` columns of one
     more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums
@@ -33,16 +39,44 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14) -> Tensor:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
         model: the model, which is left as it was.
         rows_at_once: how many nodes are computed together.
+        nodes: (any,) the nodes to predict; None for all. Of a few, only what reaches them is computed.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
     >>> model = lmc.GCN(graph.num_features, 16, graph.num_classes, layers=2)
     >>> torch.allclose(lmc.predict(graph, model), model(graph), atol=1e-6)
     True
+    >>> lmc.predict(graph, model, nodes=[7, 3]).shape
+    torch.Size([2, 10])
     """
     check_model(model)
-    model.widths(graph)
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
+    if nodes is None:
+        return _predict_all(in_type_of(model, graph), model, rows_at_once)
+    wanted = rules.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
+    if wanted.ndim != 1 or wanted.numel() == 0:
+        raise GraphError(f"nodes has shape {tuple(wanted.shape)}: must be (nodes,), one or more")
+    wanted = rules.node_ids("nodes", wanted, graph.num_nodes).long()
+    around = _reaching(graph, wanted, model)
+    if around is None:
+        return _predict_all(in_type_of(model, graph), model, rows_at_once)[wanted]
+    part = in_type_of(model, subgraph(graph, around))
+    return _predict_all(part, model, rows_at_once)[torch.searchsorted(around, wanted)]
+
+
+def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
+    """The nodes in whose subgraph predictions for `nodes` are exact; None where all nodes do no worse.
+
+    A hop for each layer, and one more: the weights of messages depend on all that their source receives.
+    """
+    if graph.edge_weight is not None and bool((graph.edge_weight < 0).any()):
+        return None  # the sums of rows that are cut off could be negative, which no normalisation takes
+    return heard(graph, nodes, len(model.layers) + 1, most=graph.num_nodes // 2)
+
+
+def _predict_all(graph: Graph, model: Model, rows_at_once: int) -> Tensor:
+    """(nodes, out) predictions of every node."""
+    model.widths(graph)
     with evaluating(model), torch.no_grad():
         return _Inference(graph, model, rows_at_once).run()
 

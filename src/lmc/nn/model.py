@@ -178,7 +178,10 @@ class Model(nn.Module):
             features = f"{graph.num_features} features of {graph.x.dtype}"
             if graph.edge_attr is not None:
                 features += f" and {graph.edge_attr.shape[1]} of its edges"
-            raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
+            why, own = one_line(error), weight_type(self)
+            if own not in (None, graph.x.dtype):
+                why = f"its weights are of {own}; graph.to({own}) makes them agree"
+            raise ArgumentError(f"model: does not take the graph's {features} ({why})") from None
 
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:
         """(rows, out) what the head makes of the boundary after the last layer, the last of `seen`.
@@ -215,6 +218,24 @@ def check_model(model: object) -> None:
     if not isinstance(model, Model):
         hint = "such as lmc.GCN; lmc.from_pyg(model) wraps a model of PyG"
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
+
+
+def weight_type(model: Model) -> torch.dtype | None:
+    """Of which type all its weights are, or None."""
+    types = {parameter.dtype for parameter in model.parameters()}
+    return types.pop() if len(types) == 1 else None
+
+
+def in_type_of(model: Model, graph: Graph) -> Graph:
+    """The graph with features of the type of the model's weights; itself where they agree.
+
+    >>> import lmc
+    >>> double = lmc.Graph([[0], [1]], torch.ones(2, 3).double())
+    >>> in_type_of(lmc.GCN(3, 4, 2), double).x.dtype
+    torch.float32
+    """
+    own = weight_type(model)
+    return graph.to(own) if own in (torch.float32, torch.float64) else graph
 
 
 def boundary_widths(model: Model, graph: Graph) -> list[int]:

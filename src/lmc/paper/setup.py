@@ -15,8 +15,7 @@ import lmc
 from lmc.bench import rows
 from lmc.bench.run import Job
 from lmc.checks import one_of
-from lmc.data import published
-from lmc.data.datasets import search_folders
+from lmc.data.datasets import is_at_hand
 from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
@@ -83,21 +82,17 @@ class Scale:
         return [written for written, name in MODELS.items() if self.model in (None, name)]
 
     def graphs(self, *names: str) -> dict[str, Graph]:
-        """Those of the graphs that are at hand; nothing is downloaded unless it is asked for by name."""
+        """Those of the graphs that are at hand; if none is, the first, which may have to be downloaded."""
         if self.data:
             return {self.data: lmc.load(self.data, self.root)}
         found = {}
         for name in names:
-            if name not in published.LOADERS or self._is_downloaded(name):
+            if is_at_hand(name, self.root):
                 with contextlib.suppress(DatasetError):
                     found[name] = lmc.load(name, self.root)
         if not found:
             return {names[0]: lmc.load(names[0], self.root)}  # its error says where it was looked for
         return found
-
-    def _is_downloaded(self, name: str) -> bool:
-        folder = published.LOADERS[name][1]
-        return any((root / folder / "raw").is_dir() for root in search_folders(self.root))
 
 
 def settings_of(model: str, data: str) -> Tree:

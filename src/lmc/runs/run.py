@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from lmc import checks
+from lmc import checks, typed
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.errors import ArgumentError, DatasetError, RunError
@@ -42,12 +42,14 @@ def train_run(
         model = config.build_model(graph.num_features, graph.num_classes)
         options = TrainingOptions(**config.training)
         training = prepare_training(graph, model, config.build_estimator(), options, callbacks)
-    about = {
+    about: dict[str, Any] = {
         "config": config.to_tree(),
         "task": graph.task,
         "in_features": graph.num_features,
         "out_features": graph.num_classes,
     }
+    if graph.class_names is not None:
+        about["class_names"] = list(graph.class_names)
     with RunFolder(out, resume, config.to_toml(), about) as folder, _interruptible(training):
         return folder.train(training)
 
@@ -70,8 +72,16 @@ def _naming(file: Path) -> Iterator[None]:
         raise type(error)(f"{file}: {error}") from None
 
 
-def best_model(folder: Path) -> tuple[Model, Task]:
-    """The model of a run with its best weights, and the kind of labels it predicts."""
+class BestModel(NamedTuple):
+    """The model of a run with its best weights, the kind of labels it predicts, and the names of classes."""
+
+    model: Model
+    task: Task
+    class_names: list[str] | None
+
+
+def best_model(folder: Path) -> BestModel:
+    """The best model of a run."""
     read_config(folder)  # first of all, an error if the folder is not that of a run
     weights, about = checkpoint.load_weights(folder / BEST)
     try:
@@ -84,15 +94,16 @@ def best_model(folder: Path) -> tuple[Model, Task]:
             raise KeyError("its tensors are not those of its model")
         model = config.build_model(about["in_features"], about["out_features"])
         model.load_state_dict(weights)
-        return model, cast(Task, checks.one_of("task", about["task"], Task))
+        task = cast(Task, checks.one_of("task", about["task"], Task))
+        return BestModel(model, task, typed.read("class_names", about.get("class_names"), list[str] | None))
     except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise RunError(f"{folder / BEST}: not the weights of its run ({one_line(error)})") from None
 
 
-def predictions(folder: Path, graph: Graph) -> tuple[Tensor, Task]:
-    """(nodes, out) what a run's best model says of a graph, and the kind of labels it predicts."""
-    model, task = best_model(folder)
-    return predict(graph, model), task
+def predictions(folder: Path, graph: Graph, nodes: Tensor | None = None) -> tuple[Tensor, BestModel]:
+    """(nodes, out) what a run's best model says of a graph's nodes, and that model."""
+    best = best_model(folder)
+    return predict(graph, best.model, nodes=nodes), best
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import Sampler
+from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, RunError
@@ -22,7 +23,7 @@ from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
 from lmc.nn.inference import predict
-from lmc.nn.model import Model
+from lmc.nn.model import Model, check_model, in_type_of
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
@@ -43,12 +44,18 @@ def prepare_training(
     options: TrainingOptions,
     callbacks: Sequence[Callback] = (),
 ) -> Training:
-    """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound."""
+    """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
+
+    Features are taken in the type of the model's weights.
+    """
     for name, given, kind in (("graph", graph, Graph), ("estimator", estimator, Estimator)):
         if not isinstance(given, kind):
             raise ArgumentError(f"{name}: {type(given).__name__} is not an lmc.{kind.__name__}")
     if not all(isinstance(callback, Callback) for callback in checks.sequence("callbacks", callbacks)):
         raise ArgumentError(f"callbacks={callbacks}: each must be an lmc.Callback")
+    check_model(model)
+    rules.trainable(graph.train_mask)
+    graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     sampler = estimator.sampler(graph, options.batches)

@@ -14,7 +14,7 @@ from lmc.cli import main
 
 COMMAND = str(Path(sys.executable).with_name("lmc"))
 ENDLESS = 1_000_000  # epochs: the run does not end before it is stopped
-TIMES = ("seconds", "memory")
+TIMES = ("seconds", "memory", "step_memory")
 
 
 def run(*arguments, cwd=None, timeout=120, **environment):

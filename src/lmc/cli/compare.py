@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def run_all(tree: dict[str, Any], methods: list[str], target: float | None, out:
     """Train each method, or go on with it; then write and show how they did."""
     from rich.console import Console
 
-    from lmc import checks
+    from lmc import checks, memory_use
     from lmc.report import write_report
     from lmc.runs import comparison, run
     from lmc.runs.config import DEFAULTS, Config, merged, understood
@@ -50,6 +51,8 @@ def run_all(tree: dict[str, Any], methods: list[str], target: float | None, out:
     graph = next(iter(configs.values())).load_graph()
     results = {}
     for method, config in configs.items():
+        gc.collect()
+        memory_use.restart_peak()  # what the method before it held is not its own
         callbacks = [display_of(console, quiet, False, title=method)]
         begun = (out / method / "metrics.jsonl").exists() and run.read_config(out / method) == config
         results[method] = run.train_run(config, out / method, begun, callbacks, graph)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from lmc.data.normalization import Norm, normalize
+from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
 from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
@@ -44,6 +44,9 @@ class Layer(nn.Module, ABC):
     """
 
     message: NodeWise
+
+    def prepare_graph(self, graph: Graph) -> None:
+        """Build what the layer will read of a graph in every step, ahead of the first; here, nothing."""
 
     @abstractmethod
     def prepare(self, batch: Batch, halo: bool) -> None:
@@ -77,6 +80,10 @@ class LinearLayer(Layer):
     aggregation: Norm = "gcn"
     reads_own: bool = True
 
+    def prepare_graph(self, graph: Graph) -> None:
+        """Normalise the adjacency, for both directions."""
+        normalize_transposed(graph, self.aggregation)
+
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the blocks of its aggregation, for both directions."""
         batch.block(self.aggregation)
@@ -87,7 +94,8 @@ class LinearLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        received = normalize(graph, self.aggregation).rows(part) @ message
+        known = known_sums(graph, self.aggregation) if message is graph.x else None
+        received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
         return self.update(received, message[part], initial[part])
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
@@ -135,6 +143,11 @@ class Model(nn.Module):
     def initial(self, encoded: Tensor) -> Tensor:
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""
         return encoded[:, :0]
+
+    @property
+    def parameters_before_first(self) -> list[nn.Parameter]:
+        """Those that derivatives reach through the first aggregation: the encoder's, the first message's."""
+        return [*self.encoder.parameters(), *self.layers[0].message.parameters()]
 
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build what the layers will read of a batch, and with `halo` of its halo rows, ahead of its step."""

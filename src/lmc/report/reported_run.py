@@ -17,7 +17,7 @@ from lmc.runs.folder import CONFIG, ENVIRONMENT, METRICS, SUMMARY
 from lmc.runs.metrics_file import read_metrics
 from lmc.runs.summary import Summary, read_summary
 from lmc.runs.text_files import content_of, in_file, json_of
-from lmc.training.records import Record
+from lmc.training.records import Record, most
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,14 @@ class ReportedRun:
         return statistics.median(record.seconds for record in self.history) if self.history else None
 
     @property
-    def peak_memory(self) -> int | None:
-        """The most bytes that any epoch took."""
-        return max((record.memory for record in self.history), default=None)
+    def step_memory(self) -> int | None:
+        """The most bytes that steps took on top of features, graph and histories."""
+        return most(record.step_memory for record in self.history)
+
+    @property
+    def process_peak(self) -> int | None:
+        """The most bytes that the process held, of all that it holds."""
+        return most(record.memory for record in self.history)
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:

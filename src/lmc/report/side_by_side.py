@@ -53,7 +53,8 @@ def results(runs: Sequence[NamedRun]) -> ComparisonTable:
             None,
         ),
         Column("epoch, median", lambda run: run.seconds_per_epoch, formats.seconds, False),
-        Column("peak memory", lambda run: run.peak_memory, formats.size, False),
+        Column("memory of a step", lambda run: run.step_memory, formats.size, False),
+        Column("process peak", lambda run: run.process_peak, formats.size, False),
     )
     by_column = [_cells(column, records) for column in columns]
     ends = [ComparedValue(_end(record)) for record in records]

@@ -12,7 +12,11 @@ from typing import Any
 from rich.table import Table
 
 from lmc.files import write_atomically
-from lmc.training.records import Record, Result
+from lmc.training.records import Record, Result, most
+
+MEMORY = (
+    "Memory of a step is what comes on top of features, graph and histories; the process peak is all of it."
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class ComparedMethod:
         epochs: until the target was first reached; None if it was not.
         seconds: of training until then.
         epoch_seconds: the median of an epoch.
-        memory: the largest number of bytes held.
+        step_memory: the most bytes that steps took on top of features, graph and histories.
+        memory: the most bytes that the process held, of all that it holds.
     """
 
     method: str
@@ -35,6 +40,7 @@ class ComparedMethod:
     epochs: int | None
     seconds: float | None
     epoch_seconds: float
+    step_memory: int | None
     memory: int
 
 
@@ -63,6 +69,7 @@ def compare(
                 None if first is None else result.history[first].epoch,
                 None if first is None else sum(r.seconds for r in result.history[: first + 1]),
                 statistics.median([record.seconds for record in result.history] or [0.0]),
+                most(record.step_memory for record in result.history),
                 max((record.memory for record in result.history), default=0),
             )
         )
@@ -79,7 +86,8 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
         f"epochs{goal}",
         f"seconds{goal}",
         "seconds an epoch",
-        "peak memory",
+        "memory of a step",
+        "process peak",
     ]
     lines = [
         [
@@ -89,6 +97,7 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
             _number(row.epochs, "d"),
             _number(row.seconds, ".1f"),
             f"{row.epoch_seconds:.2f}",
+            "-" if row.step_memory is None else f"{row.step_memory / 1e9:.2f} GB",
             f"{row.memory / 1e9:.2f} GB",
         ]
         for row in rows
@@ -99,7 +108,7 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
 def table(rows: Sequence[ComparedMethod], target: float | None) -> Table:
     """For a terminal."""
     heads, lines = cells(rows, target)
-    shown = Table(title="Same start, same batches")
+    shown = Table(title="Same start, same batches", caption=MEMORY)
     for place, head in enumerate(heads):
         shown.add_column(head, justify="left" if place == 0 else "right")
     for line in lines:
@@ -111,7 +120,7 @@ def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) ->
     """`comparison.md` and `comparison.json` in a folder."""
     heads, lines = cells(rows, target)
     marked = [heads, ["---"] * len(heads), *lines]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in marked) + "\n"
+    text = "\n".join("| " + " | ".join(line) + " |" for line in marked) + f"\n\n{MEMORY}\n"
     write_atomically(folder / "comparison.md", lambda file: file.write(text.encode()))
     content: dict[str, Any] = {"target": target, "rows": [vars(row) for row in rows]}
     raw = json.dumps(content, indent=2) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lmc import memory_use
 from lmc.batching.partition import Method
 from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator, Init
@@ -102,6 +103,7 @@ def fit(
         loss=loss,
         background=background,
     )
+    memory_use.restart_peak()
     training = prepare_training(graph, model, estimator, options, callbacks)
     if out is None:
         return training.run()

@@ -105,12 +105,16 @@ class Training:
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
         self._loss = self._seconds = 0.0
+        self._peak_before = self._held_before = 0
+        self._step_memory: int | None = None
 
     # -- the run -----------------------------------------------------------------------------------
 
     def run(self) -> Result:
         """Train from the current state to the end; the model then has the best weights."""
+        self._peak_before = memory_use.peak()
         memory_use.restart_peak()
+        self._held_before = memory_use.now()
         self._lose_patience()
         try:
             for callback in self.callbacks:
@@ -199,6 +203,8 @@ class Training:
 
     def _record(self) -> Record:
         number, options = self.epoch + 1, self.options
+        if self._step_memory is None:  # later, memory that the evaluation has left would count
+            self._step_memory = max(0, memory_use.peak() - self._held_before)
         metrics: dict[str, float] = {}
         if number % options.evaluate_every == 0 or number == options.epochs:
             metrics = evaluate(self.graph, predict(self.graph, self.model))
@@ -213,9 +219,10 @@ class Training:
             val=metrics.get("val"),
             test=metrics.get("test"),
             seconds=self._seconds,
-            memory=memory_use.peak(),
+            memory=max(self._peak_before, memory_use.peak()),
             lr=float(self._optimizer.param_groups[0]["lr"]),
             gradient_error=error,
+            step_memory=self._step_memory,
         )
 
     def _lost(self, what: str, step: int) -> RunError:

@@ -77,8 +77,11 @@ def _name(config: Config) -> str:
 def _show(result: Result, folder: Path) -> None:
     best = result.best
     if best is not None:
-        values = {split: getattr(best, split) for split in ("train", "val", "test")}
-        words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
-        print(f"best epoch {best.epoch}: {result.metric.name} {', '.join(words)}")
+        own = {split: getattr(best, split) for split in ("train", "val", "test")}
+        told = []
+        for name, values in {result.metric.name: own, **(best.metrics or {})}.items():
+            words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
+            told.append(f"{name} {', '.join(words)}")
+        print(f"best epoch {best.epoch}: {'; '.join(told)}")
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

@@ -13,6 +13,7 @@ from lmc.nn.model import Model
 from lmc.runs.folder import RunFolder
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
+from lmc.training.metrics import Metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Result
@@ -41,6 +42,7 @@ def fit(
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,
+    metrics: Metrics = (),
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
@@ -71,6 +73,9 @@ def fit(
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
+        metrics: further metrics for the records: names out of accuracy, macro_f1, micro_f1, roc_auc, rmse and
+            mae, or functions from (rows, out) predictions and (rows, ...) labels to a number, such as
+            `{"f1": function}`. The best epoch is chosen by the metric of the labels' kind.
         callbacks: who is told; see `lmc.Callback`.
         out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
         resume: whether to go on with what is in `out`.
@@ -101,6 +106,7 @@ def fit(
         init=init,
         loss=loss,
         background=background,
+        metrics=metrics,
     )
     training = prepare_training(graph, model, estimator, options, callbacks)
     if out is None:

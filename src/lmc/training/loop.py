@@ -28,7 +28,7 @@ from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
 from lmc.training.memory_check import check_memory
-from lmc.training.metrics import evaluate, metric_of
+from lmc.training.metrics import evaluate, metric_functions, metric_of
 from lmc.training.optimizers import make_optimizer, make_scheduler, moments_after_a_step
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
@@ -94,6 +94,7 @@ class Training:
         self.graph, self.model, self.estimator, self.sampler = graph, model, estimator, sampler
         self.options, self.callbacks = options, list(callbacks)
         self.metric = metric_of(graph.task)
+        self._further_metrics = metric_functions(options.metrics, graph.task)
         self.epoch = self.step = 0
         self.records: list[Record] = []
         self.best = BestEpoch(self.metric, validates=bool(graph.val_mask.any()))
@@ -200,8 +201,11 @@ class Training:
     def _record(self) -> Record:
         number, options = self.epoch + 1, self.options
         metrics: dict[str, float] = {}
+        further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
-            metrics = evaluate(self.graph, predict(self.graph, self.model))
+            prediction = predict(self.graph, self.model)
+            metrics = evaluate(self.graph, prediction)
+            further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None
         if options.gradient_error_every is not None and number % options.gradient_error_every == 0:
             ahead = self.sampler.epoch(number)  # the batches of the epoch to come
@@ -215,6 +219,7 @@ class Training:
             seconds=self._seconds,
             memory=memory_use.peak(),
             lr=float(self._optimizer.param_groups[0]["lr"]),
+            metrics=further or None,
             gradient_error=error,
         )
 

@@ -22,6 +22,7 @@ class Record:
         seconds: of training, without the evaluation.
         memory: the most bytes that the process has held so far in this run.
         lr: the learning rate of the epoch.
+        metrics: further metrics that were asked for, each by part of the split; None where not evaluated.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
     """
 
@@ -33,6 +34,7 @@ class Record:
     seconds: float
     memory: int
     lr: float
+    metrics: dict[str, dict[str, float]] | None = None
     gradient_error: dict[str, float] | None = None
 
 

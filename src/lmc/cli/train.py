@@ -11,10 +11,11 @@ import click
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import settings, tree_of
 from lmc.errors import ArgumentError
-from lmc.runs.registry import METHODS
+from lmc.runs.registry import LOGGERS, METHODS
 
 if TYPE_CHECKING:
     from lmc.runs.config import Config
+    from lmc.training.callbacks import Callback
     from lmc.training.records import Result
 
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with; --epochs may be changed.")
 @click.option("--quiet", is_flag=True, help="Errors only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per epoch.")
-@click.option("--tensorboard", is_flag=True, help="Also write for TensorBoard.")
+@click.option("--log", "loggers", multiple=True, help=f"Also tell {', '.join(LOGGERS)}; again for more.")
 def command(
     method: str | None,
     out: Path | None,
     resume: Path | None,
     quiet: bool,
     as_json: bool,
-    tensorboard: bool,
+    loggers: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Train a model and keep the run in a folder."""
@@ -41,14 +42,11 @@ def command(
     from lmc.runs import run
     from lmc.runs.config import Config
     from lmc.runs.display import display_of
-    from lmc.runs.tensorboard import TensorBoard
 
     tree = tree_of(options, method)
     config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
     folder = resume or out or free_folder(_name(config))
-    callbacks = [display_of(Console(), quiet, as_json)]
-    if tensorboard:
-        callbacks.append(TensorBoard(folder / "tensorboard"))
+    callbacks: list[str | Callback] = [display_of(Console(), quiet, as_json), *loggers]
     result = run.train_run(config, folder, resume is not None, callbacks)
     if result.stopped == "interrupted":
         print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)

@@ -11,6 +11,7 @@ from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
 from lmc.runs.folder import RunFolder
+from lmc.runs.loggers import callbacks_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import Metrics
@@ -43,7 +44,7 @@ def fit(
     loss: Loss | None = None,
     background: bool = True,
     metrics: Metrics = (),
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[str | Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
 ) -> Result:
@@ -76,7 +77,8 @@ def fit(
         metrics: further metrics for the records: names out of accuracy, macro_f1, micro_f1, roc_auc, rmse and
             mae, or functions from (rows, out) predictions and (rows, ...) labels to a number, such as
             `{"f1": function}`. The best epoch is chosen by the metric of the labels' kind.
-        callbacks: who is told; see `lmc.Callback`.
+        callbacks: who is told: `lmc.Callback`, or loggers by name, which are `"tensorboard"`, `"wandb"` and
+            `"mlflow"`.
         out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
         resume: whether to go on with what is in `out`.
 
@@ -108,8 +110,9 @@ def fit(
         background=background,
         metrics=metrics,
     )
-    training = prepare_training(graph, model, estimator, options, callbacks)
-    if out is None:
+    kept = None if out is None else Path(out)
+    training = prepare_training(graph, model, estimator, options, callbacks_of(callbacks, kept))
+    if kept is None:
         return training.run()
-    with RunFolder(Path(out), resume) as folder:
+    with RunFolder(kept, resume) as folder:
         return folder.train(training)

@@ -18,7 +18,7 @@ from lmc.batching.samplers import Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
-from lmc.errors import ArgumentError, RunError
+from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
@@ -223,14 +223,14 @@ class Training:
             gradient_error=error,
         )
 
-    def _lost(self, what: str, step: int) -> RunError:
+    def _lost(self, what: str, step: int) -> DivergedError:
         largest = float(self.graph.x.abs().max()) if self.graph.x.numel() else 0.0
         cause = (
             f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
         )
         if largest > 1e4:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
-        return RunError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
+        return DivergedError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
 
     # -- its state ---------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def command(
 
     def tell(study: Study, trial: Trial) -> None:
         if not quiet:
-            print(f"trial {trial.number + 1}/{trials}: {_said(study, trial)}", flush=True)
+            print(f"trial {trial.number}/{trials}: {_said(study, trial)}", flush=True)
 
     study = tuning.tune(
         tree,
@@ -68,9 +68,7 @@ def command(
         trials,
         pruner,
         # In a log, a line for each trial is enough.
-        watch=lambda n: display_of(
-            console, quiet or not console.is_terminal, False, f"trial {n + 1}/{trials}"
-        ),
+        watch=lambda n: display_of(console, quiet or not console.is_terminal, False, f"trial {n}/{trials}"),
         tell=tell,
     )
     page = write_study_page(folder, folder / "report.html")
@@ -87,7 +85,7 @@ def _said(study: Study, trial: Trial) -> str:
         return f"failed: {trial.error}  ({tried})"
     value = "-" if trial.val is None else f"{trial.val:.4f}"
     best = f"  best {study.best.val:.4f}" if study.best is not None else ""
-    pruned = f", pruned after {trial.epochs} epochs" if trial.state == "pruned" else ""
+    pruned = f", pruned in epoch {trial.epochs}" if trial.state == "pruned" else ""
     return f"val {study.metric} {value}{pruned}{best}  {tried}"
 
 

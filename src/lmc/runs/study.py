@@ -23,7 +23,7 @@ class Trial:
     """One run of a search.
 
     Attributes:
-        number: from 0; its folder is `trials/<number>`.
+        number: from 1; its folder is `trials/<number>`.
         state: how it ended, or that it has not.
         settings: those that were tried, by place.
         val: the best validation metric; of a run that was pruned, until then.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Pruner = Literal["median", "hyperband", "none"]
 SETTINGS, STORE, BEST = "study.toml", "study.db", "best.toml"
 NAME = "lmc"  # of the study within its file
+OUTCOME = "outcome"  # what a trial keeps of its run
 ENOUGH = 5  # finished trials before anything is said of importance
 
 
@@ -87,13 +88,13 @@ def tune(
 
     write_study(out, found())
     while (trial := _next(optuna, study, space, trials, base.training["seed"])) is not None:
-        folder = trial_folder(out, trial.number)
+        folder = trial_folder(out, trial.number + 1)
         config = Config.of(merged(tree, at_places(trial.params)))
-        callbacks = [_Pruning(study, trial), *([] if watch is None else [watch(trial.number)])]
+        callbacks = [_Pruning(study, trial), *([] if watch is None else [watch(trial.number + 1)])]
         try:
             result = train_run(config, folder, (folder / METRICS).exists(), callbacks, graph)
         except (ArgumentError, DivergedError) as error:  # settings that do not work are an answer too
-            trial.set_user_attr("error", str(error))
+            trial.set_user_attr(OUTCOME, {"error": str(error)})
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
             if result.stopped == "interrupted":
@@ -108,6 +109,7 @@ def tune(
         if tell is not None:
             tell(state, state.trials[trial.number])
     state = found()
+    write_study(out, state)
     failed = [trial.error for trial in state.trials if trial.error]
     if state.best is None and len(failed) == len(state.trials):
         raise RunError(f"{out}: none of its {len(failed)} trials could be trained; the last: {failed[-1]}")
@@ -152,7 +154,7 @@ def _pruner(optuna: Any, name: Pruner, epochs: int) -> Any:
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(epochs, 1))
     if name == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=ENOUGH, n_warmup_steps=epochs // 10)
+        return optuna.pruners.MedianPruner(n_startup_trials=ENOUGH, n_warmup_steps=epochs // 5)
     return optuna.pruners.NopPruner()
 
 
@@ -197,26 +199,29 @@ def _suggest(trial: optuna.Trial, place: str, tried: Range | Choices) -> None:
 
 
 def _conclude(optuna: Any, study: Any, trial: Any, result: Result) -> None:
-    best = result.best
-    for name, value in {
-        "val": None if best is None else best.val,
-        "test": None if best is None else best.test,
+    states = optuna.trial.TrialState
+    best = None if result.best is None else result.best.val
+    known: dict[str, Any] = {
+        "val": best,
+        "test": None if result.best is None else result.best.test,
         "epochs": len(result.history),
         "seconds": result.seconds,
-    }.items():
-        trial.set_user_attr(name, value)
-    if result.stopped == "pruned":
-        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-    elif best is None or best.val is None or math.isnan(best.val):
-        trial.set_user_attr("error", "no epoch was evaluated")
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    }
+    if best is None or math.isnan(best):
+        known["error"] = "no epoch was evaluated"
+    trial.set_user_attr(OUTCOME, known)
+    if "error" in known:
+        study.tell(trial, state=states.FAIL)
+    elif result.stopped == "pruned":
+        study.tell(trial, state=states.PRUNED)
     else:
-        study.tell(trial, best.val)
+        study.tell(trial, best)
 
 
 def _trial_of(each: Any) -> Trial:
     states: dict[str, State] = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}
-    return Trial(each.number, states.get(each.state.name, "running"), each.params, **each.user_attrs)
+    state = states.get(each.state.name, "running")
+    return Trial(each.number + 1, state, each.params, **each.user_attrs.get(OUTCOME, {}))
 
 
 def _importance(optuna: Any, study: Any) -> dict[str, float] | None:

@@ -13,8 +13,9 @@ from lmc.cli.paths import FILE, FOLDER
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--out", type=FILE, default=None, help="File; by default report.html in the first run.")
 def command(runs: tuple[Path, ...], out: Path | None) -> None:
-    """Write one HTML page about one or several runs, or about a search."""
+    """Write one HTML page about runs, folders of several seeds or methods, or a search."""
     from lmc.report import write_report
+    from lmc.report.reported_run import run_folders
     from lmc.report.study_page import write_study_page
     from lmc.runs.study import STUDY
 
@@ -22,4 +23,4 @@ def command(runs: tuple[Path, ...], out: Path | None) -> None:
     if len(runs) == 1 and (runs[0] / STUDY).exists():
         print(write_study_page(runs[0], page))
     else:
-        print(write_report(runs, page))
+        print(write_report([run for folder in runs for run in run_folders(folder)], page))

@@ -41,6 +41,11 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
 ]
 
 
+SEEDS_FLAG = click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, each with the next seed."
+)
+
+
 def settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all the flags that are settings of a run."""
     options = [

@@ -60,6 +60,7 @@ def _content(records: Sequence[ReportedRun]) -> dict[str, Any]:
         "subtitle": _subtitle(records),
         "sections": [_section(run) for run in runs],
         "results": side_by_side.results(runs),
+        "seeds": side_by_side.over_seeds(runs),
         "differences": side_by_side.differences(runs) if several else None,
         "notes": side_by_side.notes(runs),
         "swatches": {run.name: swatch_svg(run.style) for run in runs},

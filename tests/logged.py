@@ -18,6 +18,7 @@ def tensorboard(folder):
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
     values = {name: {e.step: e.value for e in events.Scalars(name)} for name in events.Tags()["scalars"]}
+    assert len(events.Scalars("loss")) == len(values["loss"]), "no epoch is logged twice"
     best = {name: [*values.pop(name).values()][-1] for name in [*values] if name.startswith("best/")}
 
     def text(name):

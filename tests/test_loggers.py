@@ -86,6 +86,31 @@ def test_a_run_that_fails_or_is_interrupted_is_logged_as_such(small, tmp_path):
     assert [*logged.mlflow(tmp_path / "b").epochs["loss"]] == [1]
 
 
+@pytest.mark.usefixtures("_offline")
+@pytest.mark.slow
+def test_epochs_that_are_trained_again_are_logged_once(small, tmp_path, monkeypatch):
+    class Crash(lmc.Callback):
+        def on_epoch(self, training, record):
+            if record.epoch == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("lmc.runs.folder.SAVING_SHARE", 1e9)  # no checkpoint after the first
+    told = ["tensorboard", "mlflow"]
+    with pytest.raises(KeyboardInterrupt):
+        fit(small, tmp_path / "a", [*told, Crash()], epochs=5)
+    seen = []
+
+    class Watch(lmc.Callback):
+        def on_start(self, training):
+            seen.append(training.epoch)
+
+    result = fit(small, tmp_path / "a", [*told, Watch()], epochs=5, resume=True)
+    assert seen == [0]
+    for name in told:
+        losses = READERS[name](tmp_path / "a").epochs["loss"]
+        assert losses == pytest.approx({record.epoch: record.loss for record in result.history}), name
+
+
 def test_without_a_folder_tensorboard_takes_its_own(small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = fit(small, None, ["tensorboard"], epochs=1)

@@ -35,7 +35,7 @@ class MLflow(Logger):
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "lmc")
         known = self._client.get_experiment_by_name(name)
         experiment = self._client.create_experiment(name) if known is None else known.experiment_id
-        run_name = None if self.folder is None else self.folder.resolve().name
+        run_name = None if self.folder is None else str(self.folder)
         return str(self._client.create_run(experiment, run_name=run_name).info.run_id)
 
     def log(self, values: dict[str, float], epoch: int) -> None:

@@ -14,7 +14,7 @@ class TensorBoard(Logger):
         from torch.utils.tensorboard import SummaryWriter
 
         folder = None if self.folder is None else str(self.folder / "tensorboard")
-        self._writer = SummaryWriter(folder, purge_step=training.epoch + 1 if training.epoch else None)
+        self._writer = SummaryWriter(folder, purge_step=training.epoch + 1)
         self._epoch = training.epoch
         rows = [f"| {key} | {value} |" for key, value in settings.items()]
         self._writer.add_text("settings", "\n".join(["| setting | value |", "|---|---|", *rows]), self._epoch)

@@ -19,7 +19,7 @@ class WandB(Logger):
 
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "lmc"),
-            name=None if self.folder is None else self.folder.resolve().name,
+            name=None if self.folder is None else str(self.folder),
             dir=None if self.folder is None else str(self.folder),
             config=settings,
             id=run_id,

@@ -18,8 +18,8 @@ def tensorboard(folder):
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
     values = {name: {e.step: e.value for e in events.Scalars(name)} for name in events.Tags()["scalars"]}
-    assert len(events.Scalars("loss")) == len(values["loss"]), "no epoch is logged twice"
     best = {name: [*values.pop(name).values()][-1] for name in [*values] if name.startswith("best/")}
+    assert all(len(events.Scalars(name)) == len(values[name]) for name in values), "no epoch is logged twice"
 
     def text(name):
         return events.Tensors(f"{name}/text_summary")[-1].tensor_proto.string_val[0].decode()

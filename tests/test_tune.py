@@ -14,7 +14,7 @@ from lmc.runs.search_space import Choices, Range, SearchSpace, parse_range
 from lmc.runs.study import Study, Trial, read_study, write_study
 from lmc.runs.tuning import tune
 
-EPOCHS = 4
+EPOCHS = 3
 
 
 def tree(graph, **training):
@@ -103,8 +103,8 @@ class Interrupt(lmc.Callback):
 def straight(small, tmp_path_factory):
     """A search without a stop, long enough for the sampler to learn from its trials."""
     folder = tmp_path_factory.mktemp("tune") / "straight"
-    texts = ["training.lr=log:1e-4:1e-1", "model.hidden=4,8,16", "model.dropout=0:0.8"]
-    return texts, folder, searched(small, folder, *texts, trials=12)
+    texts = ["training.lr=log:1e-6:1e-1", "model.hidden=4,8,16", "model.dropout=0:0.8"]
+    return texts, folder, searched(small, folder, *texts, trials=8)
 
 
 def test_a_search_that_was_stopped_goes_on_as_if_it_were_not(small, tmp_path, straight):
@@ -114,17 +114,17 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_were_not(small, tmp_path, st
     def stop_at(number, crash):
         return lambda n: Interrupt(crash) if n == number else lmc.Callback()
 
-    stopped = searched(small, tmp_path / "t", *texts, trials=12, watch=stop_at(3, False))
+    stopped = searched(small, tmp_path / "t", *texts, trials=8, watch=stop_at(3, False))
     assert [trial.state for trial in stopped.trials[2:]] == ["running"]
     with pytest.raises(KeyboardInterrupt):
-        searched(small, tmp_path / "t", *texts, trials=12, watch=stop_at(11, True))
-    assert len(read_study(tmp_path / "t").trials) == 10  # the file is of the last trial that ended
-    study = searched(small, tmp_path / "t", *texts, trials=12)
+        searched(small, tmp_path / "t", *texts, trials=8, watch=stop_at(7, True))
+    assert len(read_study(tmp_path / "t").trials) == 6  # the file is of the last trial that ended
+    study = searched(small, tmp_path / "t", *texts, trials=8)
     assert told(study) == told(expected)
     assert study.importance == expected.importance
     assert read_study(tmp_path / "t") == study
     # More trials of the same search are a longer one.
-    assert told(searched(small, tmp_path / "t", *texts, trials=13))[:12] == told(expected)
+    assert told(searched(small, tmp_path / "t", *texts, trials=9))[:8] == told(expected)
 
 
 def test_a_trial_is_a_run_and_the_best_settings_train_it_again(small, tmp_path, straight):

@@ -34,7 +34,7 @@ Pruner = Literal["median", "hyperband", "none"]
 SETTINGS, STORE, BEST = "study.toml", "study.db", "best.toml"
 NAME = "lmc"  # of the study within its file
 OUTCOME = "outcome"  # what a trial keeps of its run
-ENOUGH = 5  # finished trials before anything is said of importance
+ENOUGH = 5  # trials before anything is learnt from them
 
 
 def tune(
@@ -181,7 +181,8 @@ def _next(optuna: Any, study: Any, space: SearchSpace, trials: int, seed: int) -
     if not running and len(known) >= trials:
         return None
     number = running[0].number if running else len(known)
-    study.sampler = optuna.samplers.TPESampler(seed=(1_000_003 * seed + number) % 2**32)
+    own = (1_000_003 * seed + number) % 2**32
+    study.sampler = optuna.samplers.TPESampler(n_startup_trials=ENOUGH, seed=own)
     # Optuna has no public way back to a trial.
     trial = optuna.trial.Trial(study, running[0]._trial_id) if running else study.ask()
     for place, tried in space.ranges.items():  # of one that was interrupted, the same values again

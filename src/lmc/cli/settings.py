@@ -41,12 +41,23 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
 ]
 
 
+SEEDS_FLAG = click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, each with the next seed."
+)
+
+
 def settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all the flags that are settings of a run."""
     options = [
         click.argument("config_file", metavar="[CONFIG.toml]", type=FILE, required=False),
         click.option("--preset", default=None, help="Settings of the paper, such as gcn-arxiv."),
         *(click.option(flag, _name(place), type=kind, help=text) for flag, place, kind, text in _FLAGS),
+        click.option(
+            "--metric",
+            "training_metrics",
+            multiple=True,
+            help="A further metric, such as macro_f1; again for more.",
+        ),
         click.option("--set", "more", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting."),
     ]
     return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
@@ -66,6 +77,7 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     if config_file is not None:
         trees.append(Config.read(config_file))
     given = {place: options[_name(place)] for _, place, _, _ in _FLAGS} | {"method.name": method}
+    given["training.metrics"] = list(options["training_metrics"]) or None
     flags: dict[str, dict[str, Any]] = {}
     for place, value in given.items():
         section, _, key = place.partition(".")

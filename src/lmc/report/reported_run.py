@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,20 @@ def is_finite(value: float | None) -> TypeGuard[float]:
     (True, False, False)
     """
     return value is not None and math.isfinite(value)
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """A run folder itself, or those within one of several seeds or methods, in the order of their names."""
+    if (folder / CONFIG).exists():
+        return [folder]
+    found = [file.parent for depth in ("*", "*/*") for file in folder.glob(f"{depth}/{CONFIG}")]
+    return sorted(found, key=_natural) or [folder]
+
+
+def _natural(folder: Path) -> list[tuple[bool, int, str]]:
+    """An order in which seed-10 follows seed-9."""
+    parts = re.split(r"(\d+)", str(folder))
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
 def read_run(folder: Path) -> ReportedRun:

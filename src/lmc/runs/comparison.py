@@ -12,6 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from lmc.files import write_atomically
+from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.training.records import Record, Result, most
 
 MEMORY = (
@@ -25,23 +26,27 @@ class ComparedMethod:
 
     Attributes:
         method: its name.
-        best: the best validation metric.
+        best: the best validation metric; of several seeds, the mean of them, here and below.
         test: the test metric at that epoch.
-        epochs: until the target was first reached; None if it was not.
+        epochs: until the target was first reached; None if it was not, by one of the seeds.
         seconds: of training until then.
         epoch_seconds: the median of an epoch.
         step_memory: the most bytes that steps took on top of features, graph and histories.
         memory: the most bytes that the process held, of all that it holds.
+        best_deviation: of `best` over the seeds; None where there is one.
+        test_deviation: of `test` over the seeds.
     """
 
     method: str
     best: float | None
     test: float | None
-    epochs: int | None
+    epochs: float | None
     seconds: float | None
     epoch_seconds: float
     step_memory: int | None
     memory: int
+    best_deviation: float | None = None
+    test_deviation: float | None = None
 
 
 def compare(
@@ -76,6 +81,32 @@ def compare(
     return target, rows
 
 
+def over_seeds(runs: Mapping[str, Sequence[ComparedMethod]]) -> list[ComparedMethod]:
+    """A row per method, the mean of the rows of its seeds."""
+    rows = []
+    for method, seeds in runs.items():
+        best, test = mean_of([row.best for row in seeds]), mean_of([row.test for row in seeds])
+        rows.append(
+            ComparedMethod(
+                method,
+                _mean(best),
+                _mean(test),
+                _mean(mean_of([row.epochs for row in seeds])),
+                _mean(mean_of([row.seconds for row in seeds])),
+                statistics.fmean(row.epoch_seconds for row in seeds),
+                most(row.step_memory for row in seeds),
+                max(row.memory for row in seeds),
+                None if best is None else best.deviation,
+                None if test is None else test.deviation,
+            )
+        )
+    return rows
+
+
+def _mean(runs: MeanOfRuns | None) -> float | None:
+    return None if runs is None else runs.mean
+
+
 def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[str], list[list[str]]]:
     """The heads and the lines of the table."""
     goal = "" if target is None else f" to {target:.4f}"
@@ -92,9 +123,9 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
     lines = [
         [
             row.method,
-            _number(row.best, ".4f"),
-            _number(row.test, ".4f"),
-            _number(row.epochs, "d"),
+            _number(row.best, ".4f") + _deviation(row.best_deviation),
+            _number(row.test, ".4f") + _deviation(row.test_deviation),
+            _number(row.epochs, "d" if isinstance(row.epochs, int) else ".1f"),
             _number(row.seconds, ".1f"),
             f"{row.epoch_seconds:.2f}",
             "-" if row.step_memory is None else f"{row.step_memory / 1e9:.2f} GB",
@@ -129,3 +160,7 @@ def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) ->
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def _deviation(value: float | None) -> str:
+    return "" if value is None else f" ± {value:.4f}"

@@ -12,8 +12,10 @@ from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
 from lmc.runs.folder import RunFolder
+from lmc.runs.loggers import callbacks_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
+from lmc.training.metrics import Metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Result
@@ -42,7 +44,8 @@ def fit(
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,
-    callbacks: Sequence[Callback] = (),
+    metrics: Metrics = (),
+    callbacks: Sequence[str | Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
 ) -> Result:
@@ -72,7 +75,11 @@ def fit(
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
-        callbacks: who is told; see `lmc.Callback`.
+        metrics: further metrics for the records: names out of accuracy, macro_f1, micro_f1, roc_auc, rmse and
+            mae, or functions from (rows, out) predictions and (rows, ...) labels to a number, such as
+            `{"f1": function}`. The best epoch is chosen by the metric of the labels' kind.
+        callbacks: who is told: `lmc.Callback`, or loggers by name, which are `"tensorboard"`, `"wandb"` and
+            `"mlflow"`.
         out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
         resume: whether to go on with what is in `out`.
 
@@ -102,10 +109,12 @@ def fit(
         init=init,
         loss=loss,
         background=background,
+        metrics=metrics,
     )
     memory_use.restart_peak()
-    training = prepare_training(graph, model, estimator, options, callbacks)
-    if out is None:
+    kept = None if out is None else Path(out)
+    training = prepare_training(graph, model, estimator, options, callbacks_of(callbacks, kept))
+    if kept is None:
         return training.run()
-    with RunFolder(Path(out), resume) as folder:
+    with RunFolder(kept, resume) as folder:
         return folder.train(training)

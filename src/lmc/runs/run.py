@@ -23,6 +23,7 @@ from lmc.nn.model import Model
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.folder import BEST, CONFIG, RunFolder
+from lmc.runs.loggers import callbacks_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training, prepare_training
 from lmc.training.options import TrainingOptions
@@ -33,7 +34,7 @@ def train_run(
     config: Config,
     out: Path,
     resume: bool = False,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[str | Callback] = (),
     graph: Graph | None = None,
 ) -> Result:
     """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
@@ -41,7 +42,8 @@ def train_run(
         graph = graph or config.load_graph()
         model = config.build_model(graph.num_features, graph.num_classes)
         options = TrainingOptions(**config.training)
-        training = prepare_training(graph, model, config.build_estimator(), options, callbacks)
+        told = callbacks_of(callbacks, out, config.to_tree())
+        training = prepare_training(graph, model, config.build_estimator(), options, told)
     about: dict[str, Any] = {
         "config": config.to_tree(),
         "task": graph.task,

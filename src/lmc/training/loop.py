@@ -18,7 +18,7 @@ from lmc.batching.samplers import Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
-from lmc.errors import ArgumentError, RunError
+from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
@@ -28,7 +28,7 @@ from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
 from lmc.training.memory_check import check_memory
-from lmc.training.metrics import evaluate, metric_of
+from lmc.training.metrics import evaluate, metric_functions, metric_of
 from lmc.training.optimizers import make_optimizer, make_scheduler, moments_after_a_step
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
@@ -94,6 +94,7 @@ class Training:
         self.graph, self.model, self.estimator, self.sampler = graph, model, estimator, sampler
         self.options, self.callbacks = options, list(callbacks)
         self.metric = metric_of(graph.task)
+        self._further_metrics = metric_functions(options.metrics, graph.task)
         self.epoch = self.step = 0
         self.records: list[Record] = []
         self.best = BestEpoch(self.metric, validates=bool(graph.val_mask.any()))
@@ -206,8 +207,11 @@ class Training:
         if self._step_memory is None:  # later, memory that the evaluation has left would count
             self._step_memory = max(0, memory_use.peak() - self._held_before)
         metrics: dict[str, float] = {}
+        further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
-            metrics = evaluate(self.graph, predict(self.graph, self.model))
+            prediction = predict(self.graph, self.model)
+            metrics = evaluate(self.graph, prediction)
+            further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None
         if options.gradient_error_every is not None and number % options.gradient_error_every == 0:
             ahead = self.sampler.epoch(number)  # the batches of the epoch to come
@@ -221,18 +225,19 @@ class Training:
             seconds=self._seconds,
             memory=max(self._peak_before, memory_use.peak()),
             lr=float(self._optimizer.param_groups[0]["lr"]),
+            metrics=further or None,
             gradient_error=error,
             step_memory=self._step_memory,
         )
 
-    def _lost(self, what: str, step: int) -> RunError:
+    def _lost(self, what: str, step: int) -> DivergedError:
         largest = float(self.graph.x.abs().max()) if self.graph.x.numel() else 0.0
         cause = (
             f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
         )
         if largest > 1e4:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
-        return RunError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
+        return DivergedError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
 
     # -- its state ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Init
 from lmc.estimators.losses import Loss
+from lmc.training.metrics import Metrics, check_metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 
 _LEAST_WHOLE = {
@@ -50,6 +51,8 @@ class TrainingOptions:
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
+        metrics: further metrics, by names such as `"macro_f1"`, or functions of predictions and labels by
+            names of one's own. The best epoch is still chosen by the metric of the labels' kind.
 
     >>> TrainingOptions(parts=80, parts_per_batch=40, lr=3e-3).epochs
     100
@@ -73,6 +76,7 @@ class TrainingOptions:
     init: Init = "zero"
     loss: Loss | None = None
     background: bool = True
+    metrics: Metrics = ()
 
     def __post_init__(self) -> None:
         # Numbers of numpy and torch become Python's own, which files can hold.
@@ -84,6 +88,7 @@ class TrainingOptions:
                 object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
+        check_metrics(self.metrics)
 
     def _is_left_out(self, name: str) -> bool:
         return getattr(self, name) is None and name in _MAY_BE_NONE

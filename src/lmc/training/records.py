@@ -22,6 +22,7 @@ class Record:
         seconds: of training, without the evaluation.
         memory: the most bytes that the process has held so far: Python, torch, the graph, all of it.
         lr: the learning rate of the epoch.
+        metrics: further metrics that were asked for, each by part of the split; None where not evaluated.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
         step_memory: the most bytes that steps took on top of features, graph and histories, in the first
             epoch since the process began; None where that is unknown.
@@ -35,6 +36,7 @@ class Record:
     seconds: float
     memory: int
     lr: float
+    metrics: dict[str, dict[str, float]] | None = None
     gradient_error: dict[str, float] | None = None
     step_memory: int | None = None
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, a polite kill and a closed pipe outside of the training loop: one line or none, never a traceback."""
+"""Ctrl-C, a polite kill and a closed pipe outside of the loop: one line or none, never a traceback."""
 
 import signal
 import subprocess

@@ -4,40 +4,93 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import settings, tree_of
+from lmc.cli.settings import embedded_graph_said, settings, tree_of
+from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS, TRAINING_METHODS
+
+if TYPE_CHECKING:
+    from lmc.runs.config import Config
 
 
 @click.command("compare")
 @settings
-@click.option("--methods", default=",".join(TRAINING_METHODS), show_default=True, help="Separated by commas.")
+@click.option("--methods", help=f"Separated by commas; by default {','.join(TRAINING_METHODS)}.")
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
-@click.option(
-    "--out", type=FOLDER, default=None, help="Folder; runs in it with the same settings are resumed."
-)
+@click.option("--out", type=FOLDER, default=None, help="Folder; its runs of the same settings are resumed.")
+@click.option("--resume", type=FOLDER, help="Folder of a comparison to go on with, as it was started.")
 @click.option("--quiet", is_flag=True, help="The table only.")
-def command(methods: str, target: float | None, out: Path | None, quiet: bool, **options: Any) -> None:
+def command(
+    methods: str | None,
+    target: float | None,
+    out: Path | None,
+    resume: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """Train several methods from the same start on the same batches, and say how they did."""
-    run_all(tree_of(options), methods.split(","), target, out or free_folder("compare"), quiet)
+    from rich.console import Console
+
+    from lmc.runs.display import display_of
+
+    console = Console()
+    with display_of(console, quiet, False) as display:
+        loading_torch(display, console)
+        from lmc.runs.comparison import begun_comparison
+
+        tree = tree_of(options)
+        if resume is None:
+            names = methods.split(",") if methods is not None else list(TRAINING_METHODS)
+        elif tree or methods is not None or out is not None:
+            raise ArgumentError("--resume: goes on as it was begun; only --target may be changed")
+        else:
+            tree, names, begun_target = begun_comparison(resume)
+            target = begun_target if target is None else target
+        if not quiet:
+            embedded_graph_said(tree)
+    run_all(tree, names, target, resume or out or free_folder("compare"), quiet)
 
 
 def run_all(tree: dict[str, Any], methods: list[str], target: float | None, out: Path, quiet: bool) -> None:
     """Train each method, or go on with it; then write and show how they did."""
     from rich.console import Console
 
-    from lmc import checks
     from lmc.report import write_report
     from lmc.runs import comparison, run
-    from lmc.runs.config import DEFAULTS, Config, merged, understood
     from lmc.runs.display import display_of
+
+    console, configs = Console(), _configs(tree, methods)
+    first = next(iter(configs.values()))
+    with display_of(console, quiet, False) as display:
+        display.on_phase(f"loading {first.data['name']}")
+        graph = first.load_graph()
+    comparison.begin(out, tree, methods, target)
+    results = {}
+    for method, config in configs.items():
+        begun = (out / method / "metrics.jsonl").exists() and run.read_config(out / method) == config
+        with display_of(console, quiet, False, title=method) as display:
+            results[method] = run.train_run(config, out / method, begun, [display], graph)
+        if results[method].stopped == "interrupted":
+            print(f"lmc: interrupted; `lmc compare --resume {out}` goes on", file=sys.stderr)
+            return
+    target, rows = comparison.compare(results, target)
+    comparison.write(out, rows, target)
+    console.print(comparison.table(rows, target))
+    page = write_report([out / method for method in configs], out / "report.html")
+    print(f"report: {page}")
+
+
+def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
+    """The settings of each method's run; a method is given those of the settings that it has."""
+    from lmc import checks
+    from lmc.runs.config import DEFAULTS, Config, merged, understood
     from lmc.training.options import TrainingOptions
 
-    console = Console()
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)
@@ -47,17 +100,4 @@ def run_all(tree: dict[str, Any], methods: list[str], target: float | None, out:
         config = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
         config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
         configs[method] = config
-    graph = next(iter(configs.values())).load_graph()
-    results = {}
-    for method, config in configs.items():
-        callbacks = [display_of(console, quiet, False, title=method)]
-        begun = (out / method / "metrics.jsonl").exists() and run.read_config(out / method) == config
-        results[method] = run.train_run(config, out / method, begun, callbacks, graph)
-        if results[method].stopped == "interrupted":
-            print(f"lmc: interrupted; the same command with --out {out} goes on", file=sys.stderr)
-            return
-    target, rows = comparison.compare(results, target)
-    comparison.write(out, rows, target)
-    console.print(comparison.table(rows, target))
-    page = write_report([out / method for method in configs], out / "report.html")
-    print(f"report: {page}")
+    return configs

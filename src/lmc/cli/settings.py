@@ -76,6 +76,12 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     return tree
 
 
+def embedded_graph_said(tree: dict[str, Any]) -> None:
+    """Say which graph is taken where none is named."""
+    if "name" not in tree.get("data", {}):
+        print("no --data: the embedded graph, synthetic, is taken")
+
+
 def _name(place: str) -> str:
     """The parameter that holds the setting `section.key`."""
     return place.replace(".", "_")

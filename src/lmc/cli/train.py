@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import settings, tree_of
+from lmc.cli.settings import embedded_graph_said, settings, tree_of
 from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS
 
@@ -38,18 +40,25 @@ def command(
     """Train a model and keep the run in a folder."""
     from rich.console import Console
 
-    from lmc.runs import run
-    from lmc.runs.config import Config
     from lmc.runs.display import display_of
-    from lmc.runs.tensorboard import TensorBoard
 
-    tree = tree_of(options, method)
-    config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
-    folder = resume or out or free_folder(_name(config))
-    callbacks = [display_of(Console(), quiet, as_json)]
-    if tensorboard:
-        callbacks.append(TensorBoard(folder / "tensorboard"))
-    result = run.train_run(config, folder, resume is not None, callbacks)
+    began, console = time.monotonic(), Console()
+    with display_of(console, quiet, as_json) as display:
+        loading_torch(display, console)
+        from lmc.runs import run
+        from lmc.runs.config import Config
+        from lmc.runs.tensorboard import TensorBoard
+        from lmc.training.callbacks import Callback
+
+        tree = tree_of(options, method)
+        if resume is None and not quiet and not as_json:
+            embedded_graph_said(tree)
+        config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
+        folder = resume or out or free_folder(_name(config))
+        callbacks: list[Callback] = [display]
+        if tensorboard:
+            callbacks.append(TensorBoard(folder / "tensorboard"))
+        result = run.train_run(config, folder, resume is not None, callbacks, began=began)
     if result.stopped == "interrupted":
         print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)
     if not quiet and not as_json:
@@ -75,10 +84,10 @@ def _name(config: Config) -> str:
 
 
 def _show(result: Result, folder: Path) -> None:
-    best = result.best
-    if best is not None:
-        values = {split: getattr(best, split) for split in ("train", "val", "test")}
-        words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
-        print(f"best epoch {best.epoch}: {result.metric.name} {', '.join(words)}")
+    from lmc.training.result_view import best_said, times
+
+    if result.best is not None:
+        print(best_said(result))
+    print(times(result))
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

@@ -9,10 +9,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from rich.table import Table
 
-from lmc.files import write_atomically
+from lmc import typed
+from lmc.errors import ArgumentError, RunError
+from lmc.files import one_line, write_atomically
+from lmc.runs.config import Config
 from lmc.training.records import Record, Result
+
+BEGUN = "comparison.toml"
+"""What a comparison was asked for, so that it can go on."""
+
+
+def begin(folder: Path, tree: Mapping[str, Any], methods: Sequence[str], target: float | None) -> None:
+    """Keep what is asked for: settings, methods and target."""
+    asked = {"methods": list(methods)} | ({} if target is None else {"target": target})
+    text = tomli_w.dumps(asked | {"settings": dict(tree)})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / BEGUN, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written to ({one_line(error)})") from None
+
+
+def begun_comparison(folder: Path) -> tuple[dict[str, Any], list[str], float | None]:
+    """What `begin` kept: settings, methods and target; ArgumentError where it is none of ours."""
+    file = folder / BEGUN
+    if not file.is_file():
+        raise ArgumentError(f"{folder}: not the folder of a comparison (there is no {BEGUN} in it)")
+
+    def failing(line: str) -> ArgumentError:
+        return ArgumentError(f"{file}: {line}")
+
+    kept: _Begun = typed.read("", Config.read(file), _Begun, failing)
+    return kept.settings, kept.methods, kept.target
+
+
+@dataclass(frozen=True)
+class _Begun:
+    methods: list[str]
+    settings: dict[str, Any]
+    target: float | None = None
 
 
 @dataclass(frozen=True)

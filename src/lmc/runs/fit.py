@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from lmc import checks
 from lmc.batching.partition import Method
 from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
+from lmc.runs.display import Progress, display_in_python
 from lmc.runs.folder import RunFolder
+from lmc.runs.interruption import ended_by
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
@@ -44,8 +48,11 @@ def fit(
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
+    progress: Progress = "auto",
 ) -> Result:
     """Train a model on one graph.
+
+    Ctrl-C ends it after the step under way, with the result so far; a second one raises KeyboardInterrupt.
 
     Args:
         graph: what is trained on.
@@ -74,6 +81,8 @@ def fit(
         callbacks: who is told; see `lmc.Callback`.
         out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
         resume: whether to go on with what is in `out`.
+        progress: `"auto"` shows a line that moves in a terminal or a notebook, and nothing where the output
+            is piped; True shows plain lines there; `"plain"` shows them everywhere; False shows nothing.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=500)
@@ -102,8 +111,11 @@ def fit(
         loss=loss,
         background=background,
     )
-    training = prepare_training(graph, model, estimator, options, callbacks)
-    if out is None:
-        return training.run()
-    with RunFolder(Path(out), resume) as folder:
-        return folder.train(training)
+    with display_in_python(progress) as display:
+        told = [*checks.sequence("callbacks", callbacks), display]
+        training = prepare_training(graph, model, estimator, options, told)
+        with ended_by(training, [signal.SIGINT]):
+            if out is None:
+                return training.run()
+            with RunFolder(Path(out), resume) as folder:
+                return folder.train(training)

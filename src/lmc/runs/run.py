@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -37,13 +38,21 @@ def train_run(
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
     graph: Graph | None = None,
+    began: float | None = None,
 ) -> Result:
-    """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
+    """Train what a configuration says, in a folder; interrupts end it after a step, with all saved.
+
+    `began` is `time.monotonic()` when work on it began; None counts from now.
+    """
+    began = time.monotonic() if began is None else began
+    for callback in callbacks if graph is None else ():
+        callback.on_phase(f"loading {config.data['name']}")
     with _naming(out / CONFIG) if resume else nullcontext():
         graph = graph or config.load_graph()
         model = config.build_model(graph.num_features, graph.num_classes)
         options = TrainingOptions(**config.training)
         training = prepare_training(graph, model, config.build_estimator(), options, callbacks)
+        training.began = began
     about: dict[str, Any] = {
         "config": config.to_tree(),
         "task": graph.task,

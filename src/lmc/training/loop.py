@@ -51,14 +51,19 @@ def prepare_training(
     for name, given, kind in (("graph", graph, Graph), ("estimator", estimator, Estimator)):
         if not isinstance(given, kind):
             raise ArgumentError(f"{name}: {type(given).__name__} is not an lmc.{kind.__name__}")
-    if not all(isinstance(callback, Callback) for callback in checks.sequence("callbacks", callbacks)):
-        raise ArgumentError(f"callbacks={callbacks}: each must be an lmc.Callback")
+    for number, callback in enumerate(checks.sequence("callbacks", callbacks)):
+        if not isinstance(callback, Callback):
+            raise ArgumentError(f"callbacks[{number}]={checks.shown(callback)}: must be an lmc.Callback")
     check_model(model)
     rules.trainable(graph.train_mask)
     graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
+    for callback in callbacks:
+        callback.on_phase("cutting the graph into batches")
     sampler = estimator.sampler(graph, options.batches)
+    for callback in callbacks:
+        callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)
     estimator.bind(model, graph, options.init, options.loss, options.seed)
     return Training(graph, model, estimator, sampler, options, callbacks)
@@ -80,6 +85,7 @@ class Training:
         records: one per epoch.
         best: the best epoch so far.
         stopped: why it is to end, or None.
+        began: `time.monotonic()` when work on it began in this process.
     """
 
     def __init__(
@@ -98,13 +104,14 @@ class Training:
         self.records: list[Record] = []
         self.best = BestEpoch(self.metric, validates=bool(graph.val_mask.any()))
         self.stopped: str | None = None
+        self.began = time.monotonic()
         self._gradient_hooks: list[GradientHook] = [] if options.clip is None else [ClipNorm(options.clip)]
         decays = options.weight_decay, options.head_weight_decay
         self._optimizer = make_optimizer(options.optimizer, model, options.lr, *decays)
         self._scheduler = make_scheduler(
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
-        self._loss = self._seconds = 0.0
+        self._loss = self._seconds = self._wall_before = 0.0
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -115,6 +122,8 @@ class Training:
         try:
             for callback in self.callbacks:
                 callback.on_start(self)
+            for callback in self.callbacks:
+                callback.on_phase("first batch")
             coming = self._coming()
             while self.epoch < self.options.epochs and self.stopped is None:
                 self._train_epoch(coming)
@@ -129,11 +138,18 @@ class Training:
             raise
         if self.best.weights is not None:
             self.model.load_state_dict(self.best.weights)
-        return Result(self.model, self.records, self.best.record, self.metric, self.stopped)
+        return Result(
+            self.model, self.records, self.best.record, self.metric, self.stopped, self.wall_seconds
+        )
 
     def stop(self, reason: str) -> None:
         """End the run after the step that is under way."""
         self.stopped = reason
+
+    @property
+    def wall_seconds(self) -> float:
+        """On the clock since work on the run began, in all processes that had it."""
+        return self._wall_before + time.monotonic() - self.began
 
     @property
     def best_weights(self) -> dict[str, Tensor]:
@@ -236,6 +252,7 @@ class Training:
             "step": self.step,
             "loss": self._loss,
             "seconds": self._seconds,
+            "wall_seconds": self.wall_seconds,
             "records": [asdict(record) for record in self.records],
             "best": None if self.best.record is None else self.best.record.epoch,
             "since_best": self.best.evaluations_since,
@@ -262,6 +279,7 @@ class Training:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
         self._loss, self._seconds = state["loss"], state["seconds"]
+        self._wall_before = typed.read("wall_seconds", state.get("wall_seconds", 0.0), float, ValueError)
         self.records = records
         self.best.record = next((r for r in self.records if r.epoch == state["best"]), None)
         self.best.weights, self.best.evaluations_since = state["best_weights"], state["since_best"]

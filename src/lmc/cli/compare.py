@@ -10,7 +10,7 @@ import click
 
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import embedded_graph_said, settings, tree_of
+from lmc.cli.settings import say_embedded_graph, settings, tree_of
 from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS, TRAINING_METHODS
 
@@ -41,18 +41,18 @@ def command(
     console = Console()
     with display_of(console, quiet, False) as display:
         loading_torch(display, console)
-        from lmc.runs.comparison import begun_comparison
+        from lmc.runs.comparison import started_comparison
 
         tree = tree_of(options)
         if resume is None:
             names = methods.split(",") if methods is not None else list(TRAINING_METHODS)
         elif tree or methods is not None or out is not None:
-            raise ArgumentError("--resume: goes on as it was begun; only --target may be changed")
+            raise ArgumentError("--resume: goes on as it was started; only --target may be changed")
         else:
-            tree, names, begun_target = begun_comparison(resume)
-            target = begun_target if target is None else target
+            tree, names, started_target = started_comparison(resume)
+            target = started_target if target is None else target
         if not quiet:
-            embedded_graph_said(tree)
+            say_embedded_graph(tree)
     run_all(tree, names, target, resume or out or free_folder("compare"), quiet)
 
 

@@ -76,7 +76,7 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     return tree
 
 
-def embedded_graph_said(tree: dict[str, Any]) -> None:
+def say_embedded_graph(tree: dict[str, Any]) -> None:
     """Say which graph is taken where none is named."""
     if "name" not in tree.get("data", {}):
         print("no --data: the embedded graph, synthetic, is taken")

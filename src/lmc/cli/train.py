@@ -11,7 +11,7 @@ import click
 
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import embedded_graph_said, settings, tree_of
+from lmc.cli.settings import say_embedded_graph, settings, tree_of
 from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS
 
@@ -52,7 +52,7 @@ def command(
 
         tree = tree_of(options, method)
         if resume is None and not quiet and not as_json:
-            embedded_graph_said(tree)
+            say_embedded_graph(tree)
         config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
         folder = resume or out or free_folder(_name(config))
         callbacks: list[Callback] = [display]
@@ -84,10 +84,10 @@ def _name(config: Config) -> str:
 
 
 def _show(result: Result, folder: Path) -> None:
-    from lmc.training.result_view import best_said, times
+    from lmc.training.result_view import best_text, seconds_text
 
     if result.best is not None:
-        print(best_said(result))
-    print(times(result))
+        print(best_text(result))
+    print(seconds_text(result))
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

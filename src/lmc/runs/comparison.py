@@ -18,7 +18,7 @@ from lmc.files import one_line, write_atomically
 from lmc.runs.config import Config
 from lmc.training.records import Record, Result
 
-BEGUN = "comparison.toml"
+STARTED = "comparison.toml"
 """What a comparison was asked for, so that it can go on."""
 
 
@@ -28,26 +28,26 @@ def begin(folder: Path, tree: Mapping[str, Any], methods: Sequence[str], target:
     text = tomli_w.dumps(asked | {"settings": dict(tree)})
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / BEGUN, lambda file: file.write(text.encode()))
+        write_atomically(folder / STARTED, lambda file: file.write(text.encode()))
     except OSError as error:
         raise RunError(f"{folder}: cannot be written to ({one_line(error)})") from None
 
 
-def begun_comparison(folder: Path) -> tuple[dict[str, Any], list[str], float | None]:
+def started_comparison(folder: Path) -> tuple[dict[str, Any], list[str], float | None]:
     """What `begin` kept: settings, methods and target; ArgumentError where it is none of ours."""
-    file = folder / BEGUN
+    file = folder / STARTED
     if not file.is_file():
-        raise ArgumentError(f"{folder}: not the folder of a comparison (there is no {BEGUN} in it)")
+        raise ArgumentError(f"{folder}: not the folder of a comparison (there is no {STARTED} in it)")
 
     def failing(line: str) -> ArgumentError:
         return ArgumentError(f"{file}: {line}")
 
-    kept: _Begun = typed.read("", Config.read(file), _Begun, failing)
+    kept: _Started = typed.read("", Config.read(file), _Started, failing)
     return kept.settings, kept.methods, kept.target
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _Started:
     methods: list[str]
     settings: dict[str, Any]
     target: float | None = None

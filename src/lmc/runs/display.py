@@ -19,7 +19,7 @@ from rich.table import Table
 
 from lmc import checks
 from lmc.runs.notebook import NotebookOutput, in_notebook
-from lmc.runs.progress_line import ProgressLine, words
+from lmc.runs.progress_line import ProgressLine, epoch_texts
 from lmc.training.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class PlainLines(Display):
         self._phase_began: float | None = None
 
     def on_phase(self, phase: str) -> None:
-        """Say what begins; its seconds are said at its end."""
+        """Say what begins; its seconds follow at its end."""
         self._end_phase()
         self._phase_began = time.monotonic()
         print(f"{self._title}{phase} ... ", end="", flush=True)
@@ -98,8 +98,8 @@ class PlainLines(Display):
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Print the record."""
-        said = words(training, record)
-        order = [said[name] for name in ("loss", "value", "best", "seconds", "memory") if name in said]
+        texts = epoch_texts(training, record)
+        order = [texts[name] for name in ("loss", "value", "best", "seconds", "memory") if name in texts]
         print(
             f"{self._title}epoch {record.epoch}/{training.options.epochs}  {'  '.join(order)}",
             flush=True,

@@ -61,7 +61,7 @@ class ProgressLine:
 
     def epoch(self, training: Training, record: Record) -> None:
         """An epoch is done, and evaluated."""
-        self._pieces |= words(training, record)
+        self._pieces |= epoch_texts(training, record)
 
     def _say_place(self, epoch: int, training: Training) -> None:
         epochs, steps = str(training.options.epochs), str(training.sampler.steps)
@@ -84,7 +84,7 @@ class ProgressLine:
         >>> line.fitting(40)
         (['gas', 'loading arxiv', '0:00'], 14)
         """
-        # By importance; what is said first is another question.
+        # In the order of importance; `order` below is that of the line.
         pieces = {"epoch": "", "time": self._time(), "title": self.title}
         if self.phase is not None:
             pieces = {"title": self.title, "phase": self.phase, "time": clock(self._since_phase())}
@@ -110,17 +110,17 @@ class ProgressLine:
         return f"{'-:--' if remaining is None else clock(remaining):>5} left"
 
 
-def words(training: Training, record: Record) -> dict[str, str]:
+def epoch_texts(training: Training, record: Record) -> dict[str, str]:
     """An epoch in a few words, by what each is about."""
-    said = {"loss": f"loss {record.loss:.4f}"}
+    texts = {"loss": f"loss {record.loss:.4f}"}
     if record.val is not None:
-        said["value"] = f"val {training.metric.name} {record.val:.4f}"
+        texts["value"] = f"val {training.metric.name} {record.val:.4f}"
     elif record.train is not None:
-        said["value"] = f"train {training.metric.name} {record.train:.4f}"
+        texts["value"] = f"train {training.metric.name} {record.train:.4f}"
     best = training.best.record
     if best is not None and best.val is not None:
-        said["best"] = f"best {best.val:.4f}"
-    return said | {"seconds": f"{record.seconds:.2f} s", "memory": gigabytes(record.memory)}
+        texts["best"] = f"best {best.val:.4f}"
+    return texts | {"seconds": f"{record.seconds:.2f} s", "memory": gigabytes(record.memory)}
 
 
 def clock(seconds: float) -> str:

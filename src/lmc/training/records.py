@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lmc.nn.model import Model
 from lmc.training.metrics import Metric
-from lmc.training.result_view import drawn, said
+from lmc.training.result_view import html_of, text_of
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Result:
         return sum(record.seconds for record in self.history)
 
     def __repr__(self) -> str:
-        return said(self)
+        return text_of(self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the same words, a small table, and the curves."""
-        return drawn(self)
+        return html_of(self)

@@ -17,20 +17,20 @@ WIDTH, HEIGHT, EDGE = 240, 60, 4
 """Of a sketch."""
 
 
-def said(result: Result) -> str:
+def text_of(result: Result) -> str:
     """What came out, in two lines."""
     epochs = len(result.history)
     plural = "" if epochs == 1 else "s"
-    first = f"Result: {result.stopped} after {epochs} epoch{plural}, {times(result)}"
-    return first if result.best is None else f"{first}\n{best_said(result)}"
+    first = f"Result: {result.stopped} after {epochs} epoch{plural}, {seconds_text(result)}"
+    return first if result.best is None else f"{first}\n{best_text(result)}"
 
 
-def times(result: Result) -> str:
+def seconds_text(result: Result) -> str:
     """Seconds of training, and those on the clock."""
     return f"{result.seconds:.1f} s of training, {result.wall_seconds:.1f} s in all"
 
 
-def best_said(result: Result) -> str:
+def best_text(result: Result) -> str:
     """The best epoch in a line; empty where there is none."""
     best = result.best
     if best is None:
@@ -40,7 +40,7 @@ def best_said(result: Result) -> str:
     return f"best epoch {best.epoch}: {result.metric.name} {', '.join(known)}"
 
 
-def drawn(result: Result) -> str:
+def html_of(result: Result) -> str:
     """The same as HTML: a table of the best and the last epoch, and sketches of loss and metric."""
     rows = [] if result.best is None else [_row("best", result.best)]
     rows += [_row("last", record) for record in result.history[-1:]]
@@ -52,7 +52,7 @@ def drawn(result: Result) -> str:
     for split in by_split[:1]:
         points = [(r.epoch, getattr(r, split)) for r in history if getattr(r, split) is not None]
         sketches += sketch(f"{split} {name}", points)
-    return f"<div><p>{said(result).splitlines()[0]}; {name}:</p>{table}<p>{sketches}</p></div>"
+    return f"<div><p>{text_of(result).splitlines()[0]}; {name}:</p>{table}<p>{sketches}</p></div>"
 
 
 def _row(title: str, record: Record) -> str:

@@ -25,6 +25,7 @@ from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step
 from lmc.malloc import keep_large_buffers
 from lmc.nn.model import Model, boundary_widths
+from lmc.nn.module_context import without_autocast
 
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
@@ -114,7 +115,8 @@ class Estimator(ABC):
         self.loss, self._widths, self._make_history = loss or loss_of(graph.task), widths, histories
         self.placement = Placement.of(graph)
         vars(self).pop("whole", None)  # it belongs to the graph before
-        self.reset()
+        with without_autocast():
+            self.reset()
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
@@ -146,7 +148,8 @@ class Estimator(ABC):
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
         where = self.trained_on(batch)
-        result = self.estimate_with(where, self.halo_policy(where))
+        with without_autocast():
+            result = self.estimate_with(where, self.halo_policy(where))
         if not self.is_frozen:
             self._step += 1
         return result

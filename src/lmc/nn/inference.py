@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.data import rules
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.subgraph import heard, subgraph
 from lmc.errors import GraphError
 from lmc.nn.model import Model, check_model, in_type_of
-from lmc.nn.module_context import evaluation_mode
+from lmc.nn.module_context import evaluation_mode, without_autocast
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
@@ -41,6 +42,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15, *, nodes: A
     >>> lmc.predict(graph, model, nodes=[7, 3]).shape
     torch.Size([2, 10])
     """
+    check_graph(graph)
     check_model(model)
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
     if nodes is None:
@@ -85,7 +87,7 @@ def _predict_all(graph: Graph, model: Model, rows_at_once: int) -> Tensor:
             return z
         return by_rows(lambda part: function(z[part], Rows(nodes[part], (0,), inside=False)))
 
-    with evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad(), without_autocast():
         z = each(model.encoder, graph.x)
         nothing = z.new_empty(graph.num_nodes, 0)
         initial = by_rows(lambda part: model.initial(z[part])) if model.reads_initial else nothing

@@ -111,11 +111,12 @@ def fit(
         loss=loss,
         background=background,
     )
+    folder_path = None if out is None else checks.path("out", out)
     with display_in_python(progress) as display:
         told = [*checks.sequence("callbacks", callbacks), display]
         training = prepare_training(graph, model, estimator, options, told)
         with ended_by(training, [signal.SIGINT]):
-            if out is None:
+            if folder_path is None:
                 return training.run()
-            with RunFolder(Path(out), resume) as folder:
+            with RunFolder(folder_path, resume) as folder:
                 return folder.train(training)

@@ -17,6 +17,7 @@ from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, RunError
 from lmc.estimators.estimator import Estimator
@@ -48,9 +49,9 @@ def prepare_training(
 
     Features are taken in the type of the model's weights.
     """
-    for name, given, kind in (("graph", graph, Graph), ("estimator", estimator, Estimator)):
-        if not isinstance(given, kind):
-            raise ArgumentError(f"{name}: {type(given).__name__} is not an lmc.{kind.__name__}")
+    check_graph(graph)
+    if not isinstance(estimator, Estimator):
+        raise ArgumentError(f"estimator: {type(estimator).__name__} is not an lmc.Estimator")
     for number, callback in enumerate(checks.sequence("callbacks", callbacks)):
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks[{number}]={checks.shown(callback)}: must be an lmc.Callback")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from lmc import __version__
-from lmc.cli import bench, compare, demo, import_tables, inspect, paper, predict, report, train
+from lmc.cli import bench, compare, completion, demo, import_tables, inspect, paper, predict, report, train
 from lmc.cli.group import OneLineGroup
 
 
@@ -22,5 +22,5 @@ def lmc(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for module in (train, compare, demo, predict, import_tables, inspect, report, bench, paper):
+for module in (train, compare, demo, predict, import_tables, inspect, report, bench, paper, completion):
     lmc.add_command(module.command)

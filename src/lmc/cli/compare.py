@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import say_embedded_graph, settings, tree_of
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 @click.command("compare")
 @settings
-@click.option("--methods", help=f"Separated by commas; by default {','.join(TRAINING_METHODS)}.")
+@click.option(
+    "--methods",
+    type=completion.METHOD_LIST,
+    help=f"Separated by commas; by default {','.join(TRAINING_METHODS)}.",
+)
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
 @click.option("--out", type=FOLDER, default=None, help="Folder; its runs of the same settings are resumed.")
 @click.option("--resume", type=FOLDER, help="Folder of a comparison to go on with, as it was started.")

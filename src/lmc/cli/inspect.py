@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 import lmc
+from lmc.cli.completion import DATA
 
 
 @click.command("inspect")
-@click.argument("data")
+@click.argument("data", type=DATA)
 @click.option("--root", default=None, help="Folder to look for it in.")
 @click.option("--features", default=None, help="Made of the edges, for a graph without: degree or structure.")
 @click.option("--hidden", default=256, show_default=True, help="Width to estimate memory for.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import say_embedded_graph, settings, tree_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command("train")
 @settings
-@click.option("--method", help=f"One of {', '.join(METHODS)}.")
+@click.option("--method", type=completion.METHOD, help=f"One of {', '.join(METHODS)}.")
 @click.option("--out", type=FOLDER, help="Folder of the run.")
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with; --epochs may be changed.")
 @click.option("--quiet", is_flag=True, help="Errors only.")

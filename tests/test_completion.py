@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 from commands import called, fails
 from lmc.cli import completion
 from lmc.cli.commands import lmc as program
-from lmc.data.published import LOADERS
+from lmc.data.published import PUBLISHED
 from lmc.estimators.estimator import Precision
 from lmc.estimators.lmc import Score
 from lmc.nn.activation import NormKind
@@ -51,7 +51,7 @@ def test_names_of_graphs(tmp_path, monkeypatch):
     (tmp_path / "mine.npz").touch()
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "graph.json").touch()
-    assert set(offered("inspect", "")) == {"synthetic", *LOADERS, "mine", "saved"}
+    assert set(offered("inspect", "")) == {"synthetic", *PUBLISHED, "mine", "saved"}
     assert offered("train", "--data", "mi") == ["mine"]
     assert offered("predict", "run", "--data", "./mi") == ["./mi"]  # the shell looks for files itself
 

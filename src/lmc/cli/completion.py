@@ -67,7 +67,29 @@ SCORE = Known(("x^2", "2x-x^2", "x", "1", "sin"))
 PRECISION = Known(("full", "half"))
 OPTIMIZER = Known(("adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam"))
 SCHEDULER = Known(("cosine", "plateau"))
-DATA = DataName(("synthetic", "ogbn-arxiv", "ogbn-products", "flickr", "reddit", "ppi"))
+DATA = DataName(
+    (
+        "synthetic",
+        "cora",
+        "citeseer",
+        "pubmed",
+        "amazon-photo",
+        "amazon-computers",
+        "coauthor-cs",
+        "coauthor-physics",
+        "cora-full",
+        "cora-ml",
+        "citeseer-full",
+        "pubmed-full",
+        "dblp",
+        "flickr",
+        "flickr-graph",
+        "reddit",
+        "ppi",
+        "ogbn-arxiv",
+        "ogbn-products",
+    )
+)
 
 
 def _found() -> Iterable[str]:

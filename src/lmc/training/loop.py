@@ -123,7 +123,8 @@ class Training:
         try:
             for callback in self.callbacks:
                 callback.on_start(self)
-            for callback in self.callbacks:
+            goes_on = self.epoch < self.options.epochs and self.stopped is None
+            for callback in self.callbacks if goes_on else ():
                 callback.on_phase("first batch")
             coming = self._coming()
             while self.epoch < self.options.epochs and self.stopped is None:

@@ -12,6 +12,7 @@ from click.shell_completion import ShellComplete
 from commands import called, fails
 from lmc.cli import completion
 from lmc.cli.commands import lmc as program
+from lmc.data.made_features import Made
 from lmc.data.published import PUBLISHED
 from lmc.estimators.estimator import Precision
 from lmc.estimators.lmc import Score
@@ -34,6 +35,7 @@ def offered(*words):
         ("--method", METHODS),
         ("--model", MODELS),
         ("--preset", PRESETS),
+        ("--features", get_args(Made)),
         ("--score", get_args(Score)),
         ("--norm", get_args(NormKind)),
         ("--precision", get_args(Precision)),

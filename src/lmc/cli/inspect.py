@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 import lmc
-from lmc.cli.completion import DATA
+from lmc.cli.completion import DATA, FEATURES
 from lmc.cli.loading import loading_torch
 
 
 @click.command("inspect")
 @click.argument("data", type=DATA)
 @click.option("--root", default=None, help="Folder to look for it in.")
-@click.option("--features", default=None, help="Made of the edges, for a graph without: degree or structure.")
+@click.option("--features", type=FEATURES, help="Made of the edges, for a graph without: degree or structure.")
 @click.option("--hidden", default=256, show_default=True, help="Width to estimate memory for.")
 @click.option("--layers", default=3, show_default=True, help="Depth to estimate memory for.")
 def command(data: str, root: str | None, features: Any, hidden: int, layers: int) -> None:

@@ -52,9 +52,9 @@ def prepare_training(
     check_graph(graph)
     if not isinstance(estimator, Estimator):
         raise ArgumentError(f"estimator: {type(estimator).__name__} is not an lmc.Estimator")
-    for number, callback in enumerate(checks.sequence("callbacks", callbacks)):
+    for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):
-            raise ArgumentError(f"callbacks[{number}]={checks.shown(callback)}: must be an lmc.Callback")
+            raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
     check_model(model)
     rules.trainable(graph.train_mask)
     graph = in_type_of(model, graph)

@@ -14,7 +14,9 @@ from lmc.cli.loading import loading_torch
 @click.command("inspect")
 @click.argument("data", type=DATA)
 @click.option("--root", default=None, help="Folder to look for it in.")
-@click.option("--features", type=FEATURES, help="Made of the edges, for a graph without: degree or structure.")
+@click.option(
+    "--features", type=FEATURES, help="Made of the edges, for a graph without: degree or structure."
+)
 @click.option("--hidden", default=256, show_default=True, help="Width to estimate memory for.")
 @click.option("--layers", default=3, show_default=True, help="Depth to estimate memory for.")
 def command(data: str, root: str | None, features: Any, hidden: int, layers: int) -> None:

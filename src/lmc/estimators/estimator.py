@@ -16,6 +16,7 @@ from lmc import checks
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.halo import HaloPolicy
@@ -101,6 +102,7 @@ class Estimator(ABC):
             seed: of the dropout masks.
             histories: makes the store of one boundary's historical values, from nodes, width and type.
         """
+        check_graph(graph)
         checks.one_of("init", init, Init)
         rules.trainable(graph.train_mask)
         if graph.num_features == 0:

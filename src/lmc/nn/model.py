@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from lmc.data.given import check_graph
 from lmc.data.normalization import Norm, normalize
 from lmc.errors import ArgumentError
 from lmc.files import one_line
@@ -228,7 +227,6 @@ def in_type_of(model: Model, graph: Graph) -> Graph:
 
 def boundary_widths(model: Model, graph: Graph) -> list[int]:
     """The width of every boundary; ArgumentError where the model is not one for this graph."""
-    check_graph(graph)
     check_model(model)
     _check_parameters(model)
     *widths, out = model.widths(graph)

@@ -112,7 +112,7 @@ class Training:
         self._scheduler = make_scheduler(
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
-        self._loss = self._seconds = self._wall_before = 0.0
+        self._loss = self._seconds = self._wall_before = self._wall_at_step = 0.0
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -186,6 +186,7 @@ class Training:
             self.step += 1
             self._loss += loss / batch.scale
             self._seconds += time.perf_counter() - start
+            self._wall_at_step = self.wall_seconds
             for callback in self.callbacks:
                 callback.on_step(self, loss)
             if self.stopped is not None:
@@ -204,6 +205,7 @@ class Training:
             self._scheduler.step()
         self.epoch, self.step, self._loss, self._seconds = self.epoch + 1, 0, 0.0, 0.0
         self._lose_patience()
+        self._wall_at_step = self.wall_seconds
         for callback in self.callbacks:
             callback.on_epoch(self, record)
 
@@ -254,7 +256,7 @@ class Training:
             "step": self.step,
             "loss": self._loss,
             "seconds": self._seconds,
-            "wall_seconds": self.wall_seconds,
+            "wall_seconds": self._wall_at_step,  # the same at one place, however often it is saved
             "records": [asdict(record) for record in self.records],
             "best": None if self.best.record is None else self.best.record.epoch,
             "since_best": self.best.evaluations_since,
@@ -282,6 +284,7 @@ class Training:
         self.epoch, self.step = state["epoch"], state["step"]
         self._loss, self._seconds = state["loss"], state["seconds"]
         self._wall_before = typed.read("wall_seconds", state.get("wall_seconds", 0.0), float, ValueError)
+        self._wall_at_step = self._wall_before
         self.records = records
         self.best.record = next((r for r in self.records if r.epoch == state["best"]), None)
         self.best.weights, self.best.evaluations_since = state["best_weights"], state["since_best"]

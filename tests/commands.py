@@ -10,7 +10,7 @@ import time
 import warnings
 from pathlib import Path
 
-from lmc.cli import main
+from lmc.cli.commands import lmc as program
 
 COMMAND = str(Path(sys.executable).with_name("lmc"))
 ENDLESS = 1_000_000  # epochs: the run does not end before it is stopped
@@ -35,7 +35,7 @@ def called(*arguments):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
         warnings.simplefilter("always")
         try:
-            main([*map(str, arguments)])
+            program([*map(str, arguments)])
         except SystemExit as ended:
             code = ended.code or 0
         finally:

@@ -1,6 +1,7 @@
 """The other commands, as a person would go from one to the next."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -101,7 +102,24 @@ def test_compare_writes_a_table_and_a_report_and_can_be_repeated(trained, tmp_pa
     again = called(*arguments)
     assert again.returncode == 0, again.stderr  # what is there goes on: nothing is left to do
     assert json.loads((tmp_path / "cmp" / "comparison.json").read_text())["rows"] == rows
+    shutil.rmtree(tmp_path / "cmp" / "lmc")
+    resumed = called("compare", "--resume", tmp_path / "cmp", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+    results = json.loads((tmp_path / "cmp" / "comparison.json").read_text())["rows"]
+    assert [(row["method"], row["best"], row["test"]) for row in results] == [
+        (row["method"], row["best"], row["test"]) for row in rows
+    ]
+
+
+def test_wrong_calls_of_compare(tmp_path):
     assert "gsa" in fails(2, "compare", "--methods", "gsa", "--out", tmp_path / "x", through=called)
+    line = fails(2, "compare", "--resume", tmp_path, through=called)
+    assert "not the folder of a comparison (there is no comparison.toml in it)" in line
+    line = fails(2, "compare", "--resume", tmp_path, "--lr", "0.1", through=called)
+    assert "only --target may be changed" in line
+    (tmp_path / "comparison.toml").write_text('methods = "lmc"')
+    line = fails(2, "compare", "--resume", tmp_path, through=called)
+    assert "comparison.toml: methods='lmc': must be a list" in line
 
 
 def test_methods_of_a_comparison_start_from_the_same_weights():

@@ -44,6 +44,9 @@ def test_a_run_and_its_folder(small, tmp_path):
     assert environment["torch"] == torch.__version__
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert summary["best"]["val"] == max(record["val"] for record in records)
+    assert summary["wall_seconds"] > summary["seconds"]
+    assert f"{summary['seconds']:.1f} s of training, {summary['wall_seconds']:.1f} s in all" in done.stdout
+    assert done.stdout.startswith(f"loading {small} ... ")
     graph = lmc.Graph.open(small)
     assert sum(map(sum, summary["confusion"]["counts"])) == int(graph.test_mask.sum())
     hits = sum(row[place] for place, row in enumerate(summary["confusion"]["counts"]))
@@ -89,6 +92,7 @@ def test_defaults_are_enough_to_train(tmp_path, monkeypatch):
     done = called("train", "--epochs", 2)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "synthetic-gcn-lmc" / "best.safetensors").exists()
+    assert done.stdout.startswith("no --data: the embedded graph, synthetic, is taken\n")
 
 
 LONG = [method for method in METHODS if method != "lmc"]

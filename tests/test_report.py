@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 import lmc
 from html_page import Page
-from lmc.cli import main
+from lmc.cli.commands import lmc as program
 from lmc.report import charts, drawing, write_report
 from run_folders import confused, lines, summary, write_run
 
@@ -324,10 +324,10 @@ def test_wrong_arguments_are_named(run, tmp_path):
 
 def test_the_command_writes_the_page(run, tmp_path):
     out = tmp_path / "r.html"
-    done = CliRunner().invoke(main, ["report", str(run("a")), str(run("b")), "--out", str(out)])
+    done = CliRunner().invoke(program, ["report", str(run("a")), str(run("b")), "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert str(out) in done.output
     assert "2 training runs" in out.read_text()
-    done = CliRunner().invoke(main, ["report", str(tmp_path / "nowhere")])
+    done = CliRunner().invoke(program, ["report", str(tmp_path / "nowhere")])
     assert done.exit_code == 2
     assert "no such run folder" in done.output

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import nullcontext
 
 import pytest
 
@@ -68,10 +69,10 @@ def test_seeds_that_were_interrupted_go_on(small, tmp_path):
         def on_epoch(self, training, record):
             training.stop("interrupted")
 
-    assert train_each(configs, tmp_path / "a", graph, lambda name: [Interrupt()]) is None
+    assert train_each(configs, tmp_path / "a", graph, lambda name: nullcontext([Interrupt()])) is None
     assert not (tmp_path / "a" / "seed-1").exists()
-    resumed = train_each(configs, tmp_path / "a", graph, lambda name: [])
-    straight = train_each(configs, tmp_path / "b", graph, lambda name: [])
+    resumed = train_each(configs, tmp_path / "a", graph, lambda name: nullcontext([]))
+    straight = train_each(configs, tmp_path / "b", graph, lambda name: nullcontext([]))
     for name in configs:
         assert metrics(tmp_path / "a" / name) == metrics(tmp_path / "b" / name)
         assert resumed[name].best.val == straight[name].best.val

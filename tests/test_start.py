@@ -66,7 +66,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "statement", ["import lmc", "import lmc, lmc.cli, lmc.checks", "from lmc import RunError"]
+    "statement", ["import lmc", "import lmc, lmc.cli.commands, lmc.checks", "from lmc import RunError"]
 )
 def test_nothing_heavy_is_loaded_before_it_is_used(statement):
     script = f"import json, sys; {statement}; print(json.dumps([*sys.modules]))"

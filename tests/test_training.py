@@ -7,6 +7,7 @@ import torch
 
 import lmc
 from estimating import EVERY, graph_of
+from lmc.training.loop import prepare_training
 from lmc.training.metrics import evaluate, micro_f1
 from lmc.training.optimizers import parameter_groups
 
@@ -252,3 +253,18 @@ def test_micro_f1_against_counting():
     hits = sum(p and t for p, t in pairs)
     precision, recall = hits / sum(p for p, _ in pairs), hits / sum(t for _, t in pairs)
     assert micro_f1(logits, y) == pytest.approx(2 * precision * recall / (precision + recall))
+
+
+def test_the_clock_of_a_run_goes_on_where_another_process_goes_on(graph):
+    def prepared():
+        return prepare_training(graph, gcn(graph), lmc.FullBatch(), lmc.TrainingOptions(epochs=1))
+
+    state = prepared().state() | {"wall_seconds": 1000.0}
+    resumed = prepared()
+    resumed.load_state(state)
+    assert 1000 < resumed.run().wall_seconds < 2000
+    of_an_older_version = prepared()
+    of_an_older_version.load_state({key: value for key, value in state.items() if key != "wall_seconds"})
+    assert of_an_older_version.wall_seconds < 1000
+    with pytest.raises(ValueError, match="wall_seconds='long': must be a number"):
+        prepared().load_state(state | {"wall_seconds": "long"})

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -112,7 +113,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_were_not(small, tmp_path, st
     assert {"finished", "pruned"} <= {trial.state for trial in expected.trials}
 
     def stop_at(number, crash):
-        return lambda n: Interrupt(crash) if n == number else lmc.Callback()
+        return lambda n: nullcontext([Interrupt(crash)] if n == number else [])
 
     stopped = searched(small, tmp_path / "t", *texts, trials=8, watch=stop_at(3, False))
     assert [trial.state for trial in stopped.trials[2:]] == ["running"]

@@ -3,4 +3,4 @@
 from lmc.cli import main
 
 if __name__ == "__main__":
-    main(prog_name="lmc")
+    main()

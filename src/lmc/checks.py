@@ -7,6 +7,8 @@ import operator
 import reprlib
 from collections.abc import Callable, Sequence
 from numbers import Real
+from os import PathLike
+from pathlib import Path
 from typing import Any, get_args
 
 from lmc.errors import ArgumentError
@@ -38,13 +40,34 @@ def real_number(
     name: str, value: Any, least: float, most: float = MOST_REAL, failing: Failing = ArgumentError
 ) -> float:
     """A number in least .. most, of any type that counts as one; otherwise raises what `failing` makes."""
-    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
+    if value != value:
         raise failing(f"{name}={shown(value)}: must be a number")
-    number: Any = value  # an integer may be longer than any float, and still be compared
+    number = real(name, value, failing)  # an integer may be longer than any float, and still be compared
     if not least <= number <= most:
         rule = f"{least:g} or more" if number < least else f"at most {most:g}"
         raise failing(f"{name}={shown(value)}: must be {rule}")
     return float(number)
+
+
+def real(name: str, value: Any, failing: Failing = ArgumentError) -> Any:
+    """The value itself, if it is of a type that counts as a number; otherwise raises what `failing` makes."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise failing(f"{name}={shown(value)}: must be a number")
+    return value
+
+
+def path(name: str, value: Any) -> Path:
+    """A path that can be that of a file or a folder; otherwise raises ArgumentError.
+
+    >>> path("out", "runs/a").name
+    'a'
+    >>> path("out", "")
+    Traceback (most recent call last):
+    lmc.errors.ArgumentError: out='': must be a path
+    """
+    if not isinstance(value, (str, PathLike)) or not str(value) or "\0" in str(value):
+        raise ArgumentError(f"{name}={shown(value)}: must be a path")
+    return Path(value)
 
 
 def sequence(name: str, values: Any) -> Sequence[Any]:

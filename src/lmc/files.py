@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from platformdirs import user_cache_path
 
+from lmc.tidying import tidying
+
 LARGEST_TEXT = 64 << 20
 """The most bytes of a text file that is read whole; the library's own have some thousands."""
 
@@ -61,10 +63,8 @@ def write_synced(file: Path, write: Callable[[BinaryIO], object]) -> None:
 def partial_file(file: Path) -> Iterator[Path]:
     """A hidden path beside a file, to write it under; what is still there at the end is removed."""
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
-    try:
+    with tidying(lambda: partial.unlink(missing_ok=True)):
         yield partial
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def put_in_place(partial: Path, file: Path) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.array_files import DAMAGED_ARRAY, write_array
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.files import cache_folder, regular, write_atomically
 
@@ -45,6 +46,7 @@ def partition(
     >>> clusters.shape, clusters.unique().tolist()
     (torch.Size([200]), [0, 1, 2, 3])
     """
+    check_graph(graph)
     checks.one_of("method", method, Method)
     parts, seed = checks.whole_number("parts", parts, 1), checks.whole_number("seed", seed, 0)
     if method == "metis" and not _has_metis():

@@ -8,6 +8,7 @@ import torch
 
 from lmc import checks
 from lmc.data import rules
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
 
@@ -31,6 +32,7 @@ def reserved_messages(graph: Graph, clusters: Any, parts_per_batch: int = 1) -> 
     >>> shares["ClusterGCN"]
     Reserved(forward=1.0, backward=1.0)
     """
+    check_graph(graph)
     parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
     of_node = rules.cluster_ids(clusters, graph.num_nodes)
     adjacency = normalize(graph, "gcn")

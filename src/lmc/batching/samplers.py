@@ -14,6 +14,7 @@ from lmc import checks, hashed_random
 from lmc.batching.partition import Method, partition
 from lmc.data import rules
 from lmc.data.batch import Batch
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 
@@ -101,6 +102,7 @@ class ClusterSampler:
     def __init__(
         self, graph: Graph, clusters: Any, parts_per_batch: int = 1, seed: int = 0, fixed: bool = False
     ) -> None:
+        check_graph(graph)
         self.clusters: Tensor = rules.cluster_ids(clusters, graph.num_nodes)
         self.parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
         self._graph, self._fixed, self._seed = graph, fixed, checks.whole_number("seed", seed, 0)

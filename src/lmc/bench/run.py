@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from lmc.bench.worker import Load, Make, Worker
 from lmc.files import write_atomically
 from lmc.runs.environment import environment
 from lmc.runs.registry import METHODS, TRAINING_METHODS
+from lmc.tidying import tidying
 
 Job = tuple[Make, Load]
 
@@ -98,12 +99,12 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
 
 @contextmanager
 def _workers(jobs: dict[str, Job]) -> Iterator[dict[str, Worker]]:
-    workers = {name: Worker(*job) for name, job in jobs.items()}
-    try:
+    with ExitStack() as stack:
+        workers = {}
+        for name, job in jobs.items():
+            workers[name] = Worker(*job)
+            stack.enter_context(tidying(workers[name].close))
         yield workers
-    finally:
-        for worker in workers.values():
-            worker.close()
 
 
 def _on(makes: dict[str, Make], load: Load) -> dict[str, Job]:
@@ -125,11 +126,9 @@ def peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict[str, in
     peaks = {}
     for name, job in track(jobs.items(), title, console=console):
         worker = Worker(*job, keep_buffers=False)
-        try:
+        with tidying(worker.close):
             worker.ask("epoch")
             peaks[name] = worker.ask("memory")
-        finally:
-            worker.close()
     return peaks
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -33,7 +35,8 @@ class Worker:
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, make, load, keep_buffers)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
+        with _deaf_to_interrupts():
+            self._process.start()
         theirs.close()
 
     def ask(self, what: str) -> Any:
@@ -42,10 +45,10 @@ class Worker:
         `"process"`: bytes that it has held at most since it began, unless `"memory"` was asked for.
         `"accuracy"`: of the model as it is, on the validation nodes.
         """
-        self._pipe.send(what)
         try:
+            self._pipe.send(what)
             kind, answer = self._pipe.recv()
-        except EOFError:
+        except (EOFError, BrokenPipeError):
             raise lmc.LMCError(f"a worker of the benchmark died at {what!r}: out of memory?") from None
         if kind == "error":
             raise lmc.LMCError(answer)
@@ -55,6 +58,16 @@ class Worker:
         """End the process."""
         self._process.terminate()
         self._process.join()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started here never hears Ctrl-C, which is for the parent: it ends us all."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Connection, make: Make, load: Load, keep_buffers: bool) -> None:
@@ -71,7 +84,7 @@ def _serve(pipe: Connection, make: Make, load: Load, keep_buffers: bool) -> None
         }
         while True:
             pipe.send(("done", answers[pipe.recv()]()))
-    except EOFError:
+    except (EOFError, BrokenPipeError):
         return
     except Exception as error:
         pipe.send(("error", f"{type(error).__name__}: {error}"))

@@ -1,28 +1,15 @@
-"""The command line: thin, every command a few calls of the library.
-
-The modules here import only what loads at once, so that help and most mistakes need not wait for torch;
-a command imports what it works with when it runs.
-"""
+"""The command line: thin, every command a few calls of the library."""
 
 from __future__ import annotations
 
-import click
-
-from lmc import __version__
-from lmc.cli import bench, compare, demo, import_tables, inspect, paper, predict, report, train, tune
-from lmc.cli.group import OneLineGroup
+from lmc.cli.signals import end_at_once_when_told
 
 __all__ = ["main"]
 
 
-@click.group(cls=OneLineGroup, invoke_without_command=True)
-@click.version_option(__version__)
-@click.pass_context
-def main(context: click.Context) -> None:
-    """Train graph neural networks on one large graph by mini-batches."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+def main() -> None:
+    """The program `lmc`, from its first moment on."""
+    end_at_once_when_told()
+    from lmc.cli.commands import lmc
 
-
-for module in (train, compare, tune, demo, predict, import_tables, inspect, report, bench, paper):
-    main.add_command(module.command)
+    lmc(prog_name="lmc")

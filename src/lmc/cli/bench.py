@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 import lmc
+from lmc.cli.completion import DATA
 from lmc.cli.paths import FILE
 
 
 @click.command("bench")
-@click.option("--data", default="arxiv", show_default=True, help="Name or path of the graph.")
+@click.option("--data", type=DATA, default="arxiv", show_default=True, help="Name or path of the graph.")
 @click.option("--root", default=None, help="Folder to look for it in.")
 @click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="How often the rows take turns."

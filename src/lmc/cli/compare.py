@@ -3,47 +3,110 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmc.cli import completion
+from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import SEEDS_FLAG, settings, tree_of
+from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
+from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS, TRAINING_METHODS
+
+if TYPE_CHECKING:
+    from lmc.runs.comparison import Asked
+    from lmc.runs.config import Config
 
 
 @click.command("compare")
 @settings
-@click.option("--methods", default=",".join(TRAINING_METHODS), show_default=True, help="Separated by commas.")
+@click.option(
+    "--methods",
+    type=completion.METHOD_LIST,
+    help=f"Separated by commas; by default {','.join(TRAINING_METHODS)}.",
+)
 @SEEDS_FLAG
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
-@click.option(
-    "--out", type=FOLDER, default=None, help="Folder; runs in it with the same settings are resumed."
-)
+@click.option("--out", type=FOLDER, default=None, help="Folder; its runs of the same settings are resumed.")
+@click.option("--resume", type=FOLDER, help="Folder of a comparison to go on with, as it was started.")
 @click.option("--quiet", is_flag=True, help="The table only.")
 def command(
-    methods: str, seeds: int, target: float | None, out: Path | None, quiet: bool, **options: Any
+    methods: str | None,
+    seeds: int,
+    target: float | None,
+    out: Path | None,
+    resume: Path | None,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Train several methods from the same start on the same batches, and say how they did."""
-    run_all(tree_of(options), methods.split(","), target, out or free_folder("compare"), quiet, seeds)
+    from rich.console import Console
+
+    from lmc.runs.display import display_of
+
+    console = Console()
+    with display_of(console, quiet, False) as display:
+        loading_torch(display, console)
+        from lmc.runs.comparison import Asked, started_comparison
+
+        tree = tree_of(options)
+        if resume is None:
+            names = methods.split(",") if methods is not None else list(TRAINING_METHODS)
+            asked = Asked(names, tree, target, seeds)
+        elif tree or methods is not None or out is not None or seeds > 1:
+            raise ArgumentError("--resume: goes on as it was started; only --target may be changed")
+        else:
+            asked = started_comparison(resume)
+            asked = asked if target is None else replace(asked, target=target)
+        if not quiet:
+            say_embedded_graph(asked.settings)
+    run_all(asked, resume or out or free_folder("compare"), quiet)
 
 
-def run_all(
-    tree: dict[str, Any], methods: list[str], target: float | None, out: Path, quiet: bool, seeds: int = 1
-) -> None:
+def run_all(asked: Asked, out: Path, quiet: bool) -> None:
     """Train each method, or go on with it; then write and show how they did."""
     from rich.console import Console
 
-    from lmc import checks
     from lmc.report import write_report
     from lmc.runs import comparison
-    from lmc.runs.config import DEFAULTS, Config, merged, understood
-    from lmc.runs.display import display_of
+    from lmc.runs.display import display_of, watching
     from lmc.runs.seeds import seeded, train_each
+
+    console, configs, seeds = Console(), _configs(asked.settings, asked.methods), asked.seeds
+    first = next(iter(configs.values()))
+    with display_of(console, quiet, False) as display:
+        display.on_phase(f"loading {first.data['name']}")
+        graph = first.load_graph()
+    comparison.begin(out, asked)
+    runs = {
+        method if seeds == 1 else f"{method}/{name}": of_seed
+        for method, config in configs.items()
+        for name, of_seed in seeded(config, seeds).items()
+    }
+    results = train_each(runs, out, graph, lambda name: watching(console, quiet, False, name))
+    if results is None:
+        print(f"lmc: interrupted; `lmc compare --resume {out}` goes on", file=sys.stderr)
+        return
+    target, rows = comparison.compare(results, asked.target)
+    if seeds > 1:
+        rows = comparison.over_seeds(
+            {method: rows[place * seeds : (place + 1) * seeds] for place, method in enumerate(configs)}
+        )
+    comparison.write(out, rows, target)
+    console.print(comparison.table(rows, target))
+    page = write_report([out / name for name in runs], out / "report.html")
+    print(f"report: {page}")
+
+
+def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
+    """The settings of each method's run; a method is given those of the settings that it has."""
+    from lmc import checks
+    from lmc.runs.config import DEFAULTS, Config, merged, understood
     from lmc.training.options import TrainingOptions
 
-    console = Console()
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)
@@ -53,22 +116,4 @@ def run_all(
         config = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
         config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
         configs[method] = config
-    graph = next(iter(configs.values())).load_graph()
-    runs = {
-        method if seeds == 1 else f"{method}/{name}": of_seed
-        for method, config in configs.items()
-        for name, of_seed in seeded(config, seeds).items()
-    }
-    results = train_each(runs, out, graph, lambda name: [display_of(console, quiet, False, title=name)])
-    if results is None:
-        print(f"lmc: interrupted; the same command with --out {out} goes on", file=sys.stderr)
-        return
-    target, rows = comparison.compare(results, target)
-    if seeds > 1:
-        rows = comparison.over_seeds(
-            {method: rows[place * seeds : (place + 1) * seeds] for place, method in enumerate(configs)}
-        )
-    comparison.write(out, rows, target)
-    console.print(comparison.table(rows, target))
-    page = write_report([out / name for name in runs], out / "report.html")
-    print(f"report: {page}")
+    return configs

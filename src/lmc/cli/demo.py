@@ -18,10 +18,12 @@ def command(epochs: int, out: Path | None) -> None:
     """Train a GCN on the embedded graph by full batch, GAS and LMC, and compare them."""
     from rich.console import Console
 
+    from lmc.runs.comparison import Asked
+
     tree = {
         "data": {"name": "synthetic"},
         "model": {"name": "gcn", "hidden": 64, "layers": 3, "dropout": 0.3, "norm": "batch"},
         "training": {"parts": 40, "parts_per_batch": 10, "epochs": epochs},
     }
     Console().print(f"{lmc.synthetic()}, cut into 40 clusters, 10 a batch")
-    run_all(tree, ["gd", "gas", "lmc"], None, out or free_folder("demo"), quiet=False)
+    run_all(Asked(["gd", "gas", "lmc"], tree), out or free_folder("demo"), quiet=False)

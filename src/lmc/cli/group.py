@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import warnings
 from typing import Any
@@ -21,7 +22,7 @@ class OneLineGroup(click.Group):
         warnings.showwarning = _warn  # type: ignore[assignment]
         kwargs["standalone_mode"] = False
         try:
-            code = super().main(*args, **kwargs)
+            code = _flushed(super().main(*args, **kwargs))
         except click.ClickException as error:
             _fail(error.format_message(), error.exit_code)
         except (ArgumentError, DatasetError) as error:
@@ -50,6 +51,19 @@ class OneLineGroup(click.Group):
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise click.UsageError(f"{args[0]!r} is not a command: must be one of {', '.join(known)}{hint}")
         return super().resolve_command(ctx, args)
+
+
+def _flushed(code: Any) -> Any:
+    """The exit code, once all that was printed is on its way.
+
+    Where nobody reads it any more, as after `lmc inspect cora | head -1`, it is 1, as click and rich have it.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        return 1
+    return code
 
 
 def _fail(message: str, code: int) -> None:

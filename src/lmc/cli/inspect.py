@@ -7,12 +7,16 @@ from typing import Any
 import click
 
 import lmc
+from lmc.cli.completion import DATA, FEATURES
+from lmc.cli.loading import loading_torch
 
 
 @click.command("inspect")
-@click.argument("data")
+@click.argument("data", type=DATA)
 @click.option("--root", default=None, help="Folder to look for it in.")
-@click.option("--features", default=None, help="Made of the edges, for a graph without: degree or structure.")
+@click.option(
+    "--features", type=FEATURES, help="Made of the edges, for a graph without: degree or structure."
+)
 @click.option("--hidden", default=256, show_default=True, help="Width to estimate memory for.")
 @click.option("--layers", default=3, show_default=True, help="Depth to estimate memory for.")
 def command(data: str, root: str | None, features: Any, hidden: int, layers: int) -> None:
@@ -22,9 +26,17 @@ def command(data: str, root: str | None, features: Any, hidden: int, layers: int
     """
     from rich.console import Console
 
-    from lmc.report.inspection import inspect
-    from lmc.report.inspection_tables import tables_of
+    from lmc.runs.display import display_of
 
-    graph = lmc.load(data, root, features=features)
-    for table in tables_of(inspect(graph, hidden=hidden, layers=layers)):
-        Console().print(table)
+    console = Console()
+    with display_of(console, quiet=not console.is_terminal, as_json=False) as display:
+        loading_torch(display, console)
+        from lmc.report.inspection import inspect
+        from lmc.report.inspection_tables import tables_of
+
+        display.on_phase(f"loading {data}")
+        graph = lmc.load(data, root, features=features)
+        display.on_phase("looking at it")
+        tables = tables_of(inspect(graph, hidden=hidden, layers=layers))
+    for table in tables:
+        console.print(table)

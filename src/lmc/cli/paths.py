@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-FOLDER = click.Path(path_type=Path, file_okay=False)
-FILE = click.Path(path_type=Path, dir_okay=False)
+
+class _Named(click.Path):
+    """A path with a name: click would take an empty one for the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click does, for what can be a path."""
+        if not str(value) or "\0" in str(value):
+            self.fail(f"{str(value)!r}: must be a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = _Named(path_type=Path, file_okay=False)
+FILE = _Named(path_type=Path, dir_okay=False)
 
 
 def free_folder(name: str) -> Path:

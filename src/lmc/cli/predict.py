@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from lmc.cli.completion import DATA
 from lmc.cli.paths import FILE, FOLDER
 
 
 @click.command("predict")
 @click.argument("run", type=FOLDER)
-@click.option("--data", default=None, help="Name or path of a graph; by default that of the run.")
+@click.option("--data", type=DATA, help="Name or path of a graph; by default that of the run.")
 @click.option("--root", default=None, help="Folder to look for it in.")
 @click.option("--nodes", type=FILE, default=None, help="File of ids, one a line; by default all nodes.")
 @click.option("--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help="File.")

@@ -9,28 +9,34 @@ from typing import Any
 
 import click
 
+from lmc.cli import completion
 from lmc.cli.paths import FILE
 from lmc.runs.registry import MODELS
 
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
-    ("--data", "data.name", str, "Name or path of the graph."),
-    ("--root", "data.root", str, "Folder to look for it in."),
-    ("--features", "data.features", str, "Made of the edges, for a graph without: degree or structure."),
-    ("--model", "model.name", str, f"One of {', '.join(MODELS)}."),
+    ("--data", "data.name", completion.DATA, "Name or path of the graph."),
+    ("--root", "data.root", click.Path(), "Folder to look for it in."),
+    (
+        "--features",
+        "data.features",
+        completion.FEATURES,
+        "Made of the edges, for a graph without: degree or structure.",
+    ),
+    ("--model", "model.name", completion.MODEL, f"One of {', '.join(MODELS)}."),
     ("--hidden", "model.hidden", int, "Width of the hidden layers."),
     ("--layers", "model.layers", int, "Number of convolutions."),
     ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
-    ("--norm", "model.norm", str, "none, batch or layer."),
+    ("--norm", "model.norm", completion.NORM, "none, batch or layer."),
     ("--alpha", "method.alpha", float, "LMC: how much of the up-to-date values the halo takes."),
-    ("--score", "method.score", str, "LMC: x^2, 2x-x^2, x, 1 or sin."),
-    ("--precision", "method.precision", str, "Of the histories: full or half."),
+    ("--score", "method.score", completion.SCORE, "LMC: x^2, 2x-x^2, x, 1 or sin."),
+    ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
     ("--parts", "training.parts", int, "Clusters to cut the graph into."),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),
     ("--epochs", "training.epochs", int, "How often every cluster is visited."),
     ("--lr", "training.lr", float, "Learning rate."),
-    ("--optimizer", "training.optimizer", str, "adam, adamw, sgd, ..."),
-    ("--scheduler", "training.scheduler", str, "cosine or plateau."),
+    ("--optimizer", "training.optimizer", completion.OPTIMIZER, "adam, adamw, sgd, ..."),
+    ("--scheduler", "training.scheduler", completion.SCHEDULER, "cosine or plateau."),
     ("--weight-decay", "training.weight_decay", float, "Of the layers."),
     ("--head-weight-decay", "training.head_weight_decay", float, "Of encoder and head."),
     ("--clip", "training.clip", float, "Largest norm of the gradient."),
@@ -50,7 +56,7 @@ def settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all the flags that are settings of a run."""
     options = [
         click.argument("config_file", metavar="[CONFIG.toml]", type=FILE, required=False),
-        click.option("--preset", default=None, help="Settings of the paper, such as gcn-arxiv."),
+        click.option("--preset", type=completion.PRESET, help="Settings of the paper, such as gcn-arxiv."),
         *(click.option(flag, _name(place), type=kind, help=text) for flag, place, kind, text in _FLAGS),
         click.option(
             "--metric",
@@ -86,6 +92,12 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     tree = merged(*trees, merged(flags, *map(parse_setting, options["more"])))
     Config.check_sections(tree)
     return tree
+
+
+def say_embedded_graph(tree: dict[str, Any]) -> None:
+    """Say which graph is taken where none is named."""
+    if "name" not in tree.get("data", {}):
+        print("no --data: the embedded graph, synthetic, is taken")
 
 
 def _name(place: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lmc.cli import completion
+from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import SEEDS_FLAG, settings, tree_of
+from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
 
@@ -17,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lmc.runs.config import Config
+    from lmc.runs.display import Watch
     from lmc.training.callbacks import Callback
     from lmc.training.records import Result
 
 
 @click.command("train")
 @settings
-@click.option("--method", help=f"One of {', '.join(METHODS)}.")
+@click.option("--method", type=completion.METHOD, help=f"One of {', '.join(METHODS)}.")
 @SEEDS_FLAG
 @click.option("--out", type=FOLDER, help="Folder of the run; several seeds in it go on where they stopped.")
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with; --epochs may be changed.")
@@ -43,23 +47,31 @@ def command(
     """Train a model and keep the run in a folder."""
     from rich.console import Console
 
-    from lmc.runs import run
-    from lmc.runs.config import Config
-    from lmc.runs.display import display_of
+    from lmc.runs.display import display_of, watching
 
-    tree = tree_of(options, method)
-    config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
-    folder = resume or out or free_folder(_name(config))
+    if seeds > 1 and resume is not None:
+        raise ArgumentError("--seeds: the command that began them, with --out, goes on; without --resume")
+    began, console = time.monotonic(), Console()
+    with display_of(console, quiet, as_json) as display:
+        loading_torch(display, console)
+        from lmc.runs import run
+        from lmc.runs.config import Config
 
-    def watch(title: str) -> list[str | Callback]:
-        return [display_of(Console(), quiet, as_json, title), *loggers]
-
+        tree = tree_of(options, method)
+        if resume is None and not quiet and not as_json:
+            say_embedded_graph(tree)
+        config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
+        folder = resume or out or free_folder(_name(config))
+        if seeds == 1:
+            told: list[str | Callback] = [display, *loggers]
+            result = run.train_run(config, folder, resume is not None, told, began=began)
     if seeds > 1:
-        if resume is not None:
-            raise ArgumentError("--seeds: the command that began them, with --out, goes on; without --resume")
+
+        def watch(name: str) -> Watch:
+            return watching(console, quiet, as_json, name, loggers)
+
         _train_seeds(config, seeds, folder, watch, quiet or as_json)
         return
-    result = run.train_run(config, folder, resume is not None, watch(""))
     if result.stopped == "interrupted":
         print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)
     if not quiet and not as_json:
@@ -67,7 +79,7 @@ def command(
 
 
 def _train_seeds(
-    config: Config, count: int, folder: Path, watch: Callable[[str], list[str | Callback]], quiet: bool
+    config: Config, count: int, folder: Path, watch: Callable[[str], Watch], quiet: bool
 ) -> None:
     """A run for each seed in a folder of its own; then the mean of them, and a report."""
     from rich.console import Console
@@ -109,13 +121,10 @@ def _name(config: Config) -> str:
 
 
 def _show(result: Result, folder: Path) -> None:
-    best = result.best
-    if best is not None:
-        own = {split: getattr(best, split) for split in ("train", "val", "test")}
-        told = []
-        for name, values in {result.metric.name: own, **(best.metrics or {})}.items():
-            words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
-            told.append(f"{name} {', '.join(words)}")
-        print(f"best epoch {best.epoch}: {'; '.join(told)}")
+    from lmc.training.result_view import best_text, seconds_text
+
+    if result.best is not None:
+        print(best_text(result))
+    print(seconds_text(result))
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

@@ -49,7 +49,7 @@ def command(
 
     from lmc.report.study_page import write_study_page
     from lmc.runs import tuning
-    from lmc.runs.display import display_of
+    from lmc.runs.display import watching
     from lmc.runs.search_space import SearchSpace
 
     tree = tree_of(options, method)
@@ -68,7 +68,7 @@ def command(
         trials,
         pruner,
         # In a log, a line for each trial is enough.
-        watch=lambda n: display_of(console, quiet or not console.is_terminal, False, f"trial {n}/{trials}"),
+        watch=lambda n: watching(console, quiet or not console.is_terminal, False, f"trial {n}/{trials}"),
         tell=tell,
     )
     page = write_study_page(folder, folder / "report.html")

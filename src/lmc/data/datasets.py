@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lmc import memory_use
+from lmc import checks, memory_use
 from lmc.array_files import DAMAGED_ARRAY
 from lmc.data import published, rules, storage
 from lmc.data.graph import Graph
@@ -109,7 +109,7 @@ def is_at_hand(name: str, root: str | Path | None = None) -> bool:
 
 def search_folders(root: str | Path | None) -> list[Path]:
     """Where files are looked for, in this order."""
-    given = [root, os.environ.get("LMC_DATA"), "data"]
+    given = [root and checks.path("root", root), os.environ.get("LMC_DATA"), "data"]
     return [expanded(Path(folder)) for folder in given if folder]
 
 

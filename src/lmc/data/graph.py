@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lmc import checks
 from lmc.data import from_dgl, from_networkx, rules, storage
 from lmc.data.batch import Batch
 from lmc.data.edges import from_ends, from_rows, pattern_of
@@ -268,7 +269,8 @@ class Graph:
         if self.class_names is not None:
             about["class_names"] = list(self.class_names)
         named = {} if self.id is None else {"id": self.id}
-        storage.save(Path(path), about, {name: array.numpy() for name, array in arrays.items()} | named)
+        content = {name: array.numpy() for name, array in arrays.items()} | named
+        storage.save(checks.path("path", path), about, content)
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:

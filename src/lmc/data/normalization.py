@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lmc import checks
+from lmc.data.given import check_graph
 from lmc.errors import GraphError
 from lmc.sparse import CSR, index_dtype
 
@@ -43,6 +44,7 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     >>> normalize(pair, "gcn").to_dense().tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
+    check_graph(graph)
     return _once(graph, norm, "matrix", lambda: normalized(graph.adjacency, norm, graph.x.dtype))
 
 

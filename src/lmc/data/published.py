@@ -17,6 +17,7 @@ from lmc.data.ogb_sets import OGBSet
 from lmc.data.pyg_sets import GraphsWithRoles, PlanetoidSet, PyGSet, WithoutFeatures
 from lmc.errors import DatasetError, GraphError
 from lmc.files import one_line
+from lmc.tidying import tidying
 
 
 class Source(Protocol):
@@ -171,10 +172,11 @@ def _downloaded(name: str, root: Path) -> Path:
     made = [folder for folder in (raw, raw.parent, root) if not folder.exists()]
     try:
         raw.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=raw.parent) as partial, contextlib.redirect_stdout(sys.stderr):
-            one.source.download(Path(partial))
-            for file in sorted(Path(partial).rglob("*")):
-                target = raw.parent / file.relative_to(partial)
+        partial = tempfile.TemporaryDirectory(dir=raw.parent)
+        with tidying(partial.cleanup), contextlib.redirect_stdout(sys.stderr):
+            one.source.download(Path(partial.name))
+            for file in sorted(Path(partial.name).rglob("*")):
+                target = raw.parent / file.relative_to(partial.name)
                 if file.is_dir():
                     target.mkdir(exist_ok=True)
                 else:

@@ -16,6 +16,7 @@ from lmc import checks
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
 from lmc.errors import ArgumentError
@@ -26,6 +27,7 @@ from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.model import LinearLayer, Model, boundary_widths
+from lmc.nn.module_context import without_autocast
 
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
@@ -101,6 +103,7 @@ class Estimator(ABC):
             seed: of the dropout masks.
             histories: makes the store of one boundary's historical values, from nodes, width and type.
         """
+        check_graph(graph)
         checks.one_of("init", init, Init)
         rules.trainable(graph.train_mask)
         if graph.num_features == 0:
@@ -115,8 +118,9 @@ class Estimator(ABC):
         self.loss, self._widths, self._make_history = loss or loss_of(graph.task), widths, histories
         self.placement = Placement.of(graph)
         vars(self).pop("whole", None)  # it belongs to the graph before
-        self.prepare_graph()
-        self.reset()
+        with without_autocast():
+            self.prepare_graph()
+            self.reset()
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
@@ -157,7 +161,8 @@ class Estimator(ABC):
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
         where = self.trained_on(batch)
-        result = self.estimate_with(where, self.halo_policy(where))
+        with without_autocast():
+            result = self.estimate_with(where, self.halo_policy(where))
         if not self.is_frozen:
             self._step += 1
         return result

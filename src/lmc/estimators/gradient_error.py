@@ -17,6 +17,7 @@ from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
+from lmc.nn.module_context import without_autocast
 
 Estimate = dict[nn.Parameter, Tensor]
 
@@ -79,7 +80,7 @@ def gradient_error(
     if not batches:
         raise ArgumentError("batches: none is left to average over")
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
-    with untouched_statistics(model), without_dropout(model), estimator.frozen():
+    with untouched_statistics(model), without_dropout(model), without_autocast(), estimator.frozen():
         _, full = estimator.estimate_with(estimator.whole, HaloPolicy())
         exact = exact_values(estimator.step_on(estimator.whole, HaloPolicy()))
         for batch in batches:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from lmc import checks
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Precision
@@ -35,7 +36,7 @@ class GraphFM(HistoryEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.momentum <= 1:
+        if not 0 <= checks.real("momentum", self.momentum) <= 1:
             raise ArgumentError(f"momentum={self.momentum}: must be in [0, 1]")
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:

@@ -59,7 +59,7 @@ class LMC(HistoryEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.alpha <= 1:
+        if not 0 <= checks.real("alpha", self.alpha) <= 1:
             raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1]")
         checks.one_of("score", self.score, Score)
 

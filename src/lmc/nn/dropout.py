@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from torch import Tensor, nn
 
-from lmc import kernels
+from lmc import checks, kernels
 from lmc.errors import ArgumentError
 from lmc.nn.module_context import drops, evaluation_mode
 from lmc.nn.node_wise import NodeWise
@@ -22,7 +22,7 @@ class Dropout(NodeWise):
 
     def __init__(self, of: float | nn.Dropout) -> None:
         super().__init__()
-        p = of.p if isinstance(of, nn.Dropout) else of
+        p = of.p if isinstance(of, nn.Dropout) else checks.real("dropout", of)
         if not 0 <= p < 1:
             raise ArgumentError(f"dropout={p}: must be in [0, 1)")
         self.of = of if isinstance(of, nn.Dropout) else nn.Dropout(p)

@@ -80,9 +80,9 @@ class GCNII(Model):
     ) -> None:
         checks.whole_number("layers", layers, 1, MOST_LAYERS)
         hidden = checks.whole_number("hidden", hidden, 1)
-        if not 0 <= alpha <= 1:
+        if not 0 <= checks.real("alpha", alpha) <= 1:
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
-        if theta < 0:
+        if not checks.real("theta", theta) >= 0:
             raise ArgumentError(f"theta={theta}: must be 0 or more")
         norm = norm or "none"
         convolutions: list[Layer] = []

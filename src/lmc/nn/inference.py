@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.data import rules
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
 from lmc.data.subgraph import heard, subgraph
 from lmc.errors import GraphError
 from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of
-from lmc.nn.module_context import evaluation_mode
+from lmc.nn.module_context import evaluation_mode, without_autocast
 from lmc.nn.rows import Rows
 from lmc.sparse import CSR
 
@@ -49,6 +50,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: A
     >>> lmc.predict(graph, model, nodes=[7, 3]).shape
     torch.Size([2, 10])
     """
+    check_graph(graph)
     check_model(model)
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
     if nodes is None:
@@ -77,7 +79,7 @@ def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
 def _predict_all(graph: Graph, model: Model, rows_at_once: int) -> Tensor:
     """(nodes, out) predictions of every node."""
     model.widths(graph)
-    with evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad(), without_autocast():
         return _Inference(graph, model, rows_at_once).run()
 
 

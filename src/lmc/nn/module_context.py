@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import nn
@@ -36,6 +36,12 @@ def drops(module: nn.Module) -> bool:
     """Whether it drops at random: a dropout, or a convolution with a `dropout` of its own, as PyG's have."""
     own = getattr(module, "dropout", None)  # of PyG's MLP, one for each of its layers
     return isinstance(module, _DropoutNd) or isinstance(own, (float, list))
+
+
+def without_autocast() -> AbstractContextManager[None]:
+    """In this context numbers keep their type, also within `torch.autocast`, which no kernel knows."""
+    context: AbstractContextManager[None] = torch.autocast("cpu", enabled=False)
+    return context
 
 
 @contextmanager

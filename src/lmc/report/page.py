@@ -81,12 +81,20 @@ def _section(named: NamedRun) -> _Section:
         data=run.setting("data", "name") or formats.NOTHING,
         method=side_by_side.method_of(run),
         model=run.setting("model", "name") or formats.NOTHING,
-        facts={key: f"{count:,}" for key, count in _counts(run).items()},
+        facts={key: f"{count:,}" for key, count in _counts(run).items()} | _times(run),
         config=config,
         environment=side_by_side.flat(run.environment),
         confusion=heat_map(run.summary.confusion) if run.summary and run.summary.confusion else None,
         folder=str(run.folder),
     )
+
+
+def _times(run: ReportedRun) -> dict[str, str]:
+    """What a run took, on two clocks; nothing where it has not ended."""
+    if run.summary is None:
+        return {}
+    times = {"training": run.summary.seconds, "in all": run.summary.wall_seconds}
+    return {name: formats.seconds(value) for name, value in times.items() if value is not None}
 
 
 def _names(records: Sequence[ReportedRun]) -> list[str]:

@@ -5,19 +5,66 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from rich.table import Table
 
-from lmc.files import write_atomically
+from lmc import typed
+from lmc.errors import ArgumentError, RunError
+from lmc.files import one_line, write_atomically
+from lmc.runs.config import Config
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.training.records import Record, Result, most
 
 MEMORY = (
     "Memory of a step is what comes on top of features, graph and histories; the process peak is all of it."
 )
+
+STARTED = "comparison.toml"
+"""What a comparison was asked for, so that it can go on."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a comparison is asked for.
+
+    Attributes:
+        methods: by name.
+        settings: of every run, by section.
+        target: the validation metric to reach; None for what all methods reach.
+        seeds: how many runs each method has.
+    """
+
+    methods: list[str]
+    settings: dict[str, Any]
+    target: float | None = None
+    seeds: int = 1
+
+
+def begin(folder: Path, asked: Asked) -> None:
+    """Keep what is asked for."""
+    text = tomli_w.dumps({name: value for name, value in asdict(asked).items() if value is not None})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / STARTED, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written to ({one_line(error)})") from None
+
+
+def started_comparison(folder: Path) -> Asked:
+    """What `begin` kept; ArgumentError where it is none of ours."""
+    file = folder / STARTED
+    if not file.is_file():
+        raise ArgumentError(f"{folder}: not the folder of a comparison (there is no {STARTED} in it)")
+
+    def failing(line: str) -> ArgumentError:
+        return ArgumentError(f"{file}: {line}")
+
+    asked: Asked = typed.read("", Config.read(file), Asked, failing)
+    return asked
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,92 @@
-"""What a person sees of a run: a live line in a terminal, plain lines elsewhere, or JSON."""
+"""What a person sees of a run: a live line in a terminal or a notebook, plain lines elsewhere, or JSON.
+
+Nothing here needs torch, so that a command can say what it does while torch is loaded.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
-from lmc import memory_use
+from lmc import checks
+from lmc.runs.notebook import NotebookOutput, in_notebook
+from lmc.runs.progress_line import ProgressLine, epoch_texts
 from lmc.training.callbacks import Callback
-from lmc.training.loop import Training
-from lmc.training.records import Record
+
+if TYPE_CHECKING:
+    from lmc.training.loop import Training
+    from lmc.training.records import Record
+
+Progress = Literal["auto", "plain"] | bool
+"""`"auto"`: live in a terminal or a notebook, nothing elsewhere; True: there, plain lines. False: nothing."""
+
+ECHO = 2
+"""Columns that a terminal needs to show ^C without a line break."""
 
 
-def display_of(console: Console, quiet: bool, as_json: bool, title: str = "") -> Callback:
-    """The right display for where the output goes."""
+class Display(Callback):
+    """Shows nothing; what others show is taken away at the end of the context."""
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give back what was taken, such as the cursor of a terminal."""
+
+
+def display_of(console: Console, quiet: bool, as_json: bool, title: str = "") -> Display:
+    """The right display of a command for where its output goes."""
     if as_json:
         return JSONLines()
     if quiet:
-        return Callback()
-    return LiveDisplay(console, title) if console.is_terminal else PlainLines(title)
+        return Display()
+    return LiveLine(console, title) if console.is_terminal else PlainLines(title)
 
 
-class JSONLines(Callback):
+Watch = AbstractContextManager[Sequence[str | Callback]]
+"""Those who are told of a run, loggers by name among them, as long as it goes on."""
+
+
+@contextmanager
+def watching(
+    console: Console, quiet: bool, as_json: bool, title: str = "", loggers: Sequence[str] = ()
+) -> Iterator[Sequence[str | Callback]]:
+    """The display of a command, and loggers beside it."""
+    with display_of(console, quiet, as_json, title) as display:
+        yield [display, *loggers]
+
+
+def display_in_python(progress: Progress) -> Display:
+    """The right display of a call from Python, where a script that is piped stays silent.
+
+    >>> type(display_in_python("plain")).__name__, type(display_in_python(False)).__name__
+    ('PlainLines', 'Display')
+    """
+    if progress is False:
+        return Display()
+    if progress is not True and checks.one_of("progress", progress, ("auto", "plain")) == "plain":
+        return PlainLines()
+    if in_notebook():
+        return LiveOutput()
+    if sys.stdout.isatty():
+        return LiveLine(Console())
+    return PlainLines() if progress is True else Display()
+
+
+class JSONLines(Display):
     """One JSON object per epoch on the standard output."""
 
     def on_epoch(self, training: Training, record: Record) -> None:
@@ -31,83 +94,119 @@ class JSONLines(Callback):
         print(json.dumps(asdict(record)), flush=True)
 
 
-class PlainLines(Callback):
-    """One line per epoch, for logs."""
+class PlainLines(Display):
+    """One line per phase and per epoch, for logs."""
 
     def __init__(self, title: str = "") -> None:
         self._title = f"{title}: " if title else ""
+        self._phase_began: float | None = None
+
+    def on_phase(self, phase: str) -> None:
+        """Say what begins; its seconds follow at its end."""
+        self._end_phase()
+        self._phase_began = time.monotonic()
+        print(f"{self._title}{phase} ... ", end="", flush=True)
+
+    def on_step(self, training: Training, loss: float) -> None:
+        """The first one ends what was before it."""
+        self._end_phase()
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Print the record."""
+        texts = epoch_texts(training, record)
+        order = [texts[name] for name in ("loss", "value", "best", "seconds", "memory") if name in texts]
         print(
-            f"{self._title}epoch {record.epoch}/{training.options.epochs}  {epoch_text(training, record)}",
+            f"{self._title}epoch {record.epoch}/{training.options.epochs}  {'  '.join(order)}",
             flush=True,
         )
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_phase()
 
-class LiveDisplay(Callback):
-    """A line that moves with every step."""
+    def _end_phase(self) -> None:
+        if self._phase_began is not None:
+            print(f"{time.monotonic() - self._phase_began:.1f} s", flush=True)
+            self._phase_began = None
 
-    def __init__(self, console: Console, title: str = "") -> None:
-        self._title, self._task = title, TaskID(0)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
-            TextColumn("[dim]step {task.fields[step]}/{task.fields[steps]}"),
-            TextColumn("{task.fields[text]}"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-        )
+
+class _Moving(Display):
+    """A display that keeps a line up to date."""
+
+    def __init__(self, title: str = "") -> None:
+        self.line = ProgressLine(title)
+
+    def on_phase(self, phase: str) -> None:
+        """Say what is done."""
+        self.line.begin_phase(phase)
 
     def on_start(self, training: Training) -> None:
         """Begin where the run begins."""
-        self._progress.start()
-        self._task = self._progress.add_task(
-            self._title or "training",
-            total=training.options.epochs * training.sampler.steps,
-            completed=training.epoch * training.sampler.steps + training.step,
-            epoch=training.epoch,
-            epochs=training.options.epochs,
-            step=training.step,
-            steps=training.sampler.steps,
-            text="",
-        )
+        self.line.begin(training)
 
     def on_step(self, training: Training, loss: float) -> None:
         """Move by one step."""
-        fields: dict[str, object] = {"step": training.step, "epoch": training.epoch + 1}
-        if not training.records:
-            fields["text"] = f"loss {loss:.4f}  {_memory(None, memory_use.peak())}"
-        self._progress.update(self._task, advance=1, **fields)  # type: ignore[arg-type]
+        self.line.step(training, loss)
 
     def on_epoch(self, training: Training, record: Record) -> None:
         """Say what the epoch was."""
-        self._progress.update(self._task, text=epoch_text(training, record))
+        self.line.epoch(training, record)
+
+    def on_end(self, training: Training) -> None:
+        """There is nothing left to wait for."""
+        self.line.phase, self.line.has_ended = None, True
+
+
+class LiveLine(_Moving):
+    """A line of a terminal, as long as there is room."""
+
+    def __init__(self, console: Console, title: str = "") -> None:
+        super().__init__(title)
+        self._live = Live(self, console=console, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> LiveLine:
+        self._live.start()
+        return self
 
     def on_end(self, training: Training) -> None:
         """Leave the last line standing."""
-        self._progress.stop()
+        super().on_end(training)
+        self._live.transient = False
 
-    def on_error(self, training: Training) -> None:
-        """Give the terminal back."""
-        self._progress.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
 
-
-def epoch_text(training: Training, record: Record) -> str:
-    """An epoch in a few words."""
-    words = [f"loss {record.loss:.4f}"]
-    if record.val is not None:
-        words.append(f"val {training.metric.name} {record.val:.4f}")
-    elif record.train is not None:
-        words.append(f"train {training.metric.name} {record.train:.4f}")
-    best = training.best.record
-    if best is not None and best.val is not None:
-        words.append(f"best {best.val:.4f}")
-    return "  ".join([*words, f"{record.seconds:.2f} s", _memory(record.step_memory, record.memory)])
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        pieces, width = self.line.fitting(options.max_width - ECHO)
+        total = float(self.line.total) if self.line.phase is None and self.line.total else None
+        bar = ProgressBar(total=total, completed=self.line.done, width=width)
+        title, rest = ([pieces[0]], pieces[1:]) if self.line.title else ([], pieces)
+        shown = Table.grid(padding=(0, 2, 0, 0))
+        shown.add_row(*title, bar, *rest)
+        yield shown
 
 
-def _memory(step: int | None, process: int) -> str:
-    """The memory of a step, where it is known, and the peak of the process."""
-    own = "" if step is None else f"step {step / 1e9:.2f} GB, "
-    return f"{own}process {process / 1e9:.2f} GB"
+class LiveOutput(_Moving):
+    """A line below a cell of a notebook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._output = NotebookOutput()
+
+    def on_phase(self, phase: str) -> None:
+        """Say what is done."""
+        super().on_phase(phase)
+        self._output.show(self.line)
+
+    def on_step(self, training: Training, loss: float) -> None:
+        """Move by one step."""
+        super().on_step(training, loss)
+        self._output.show_if_due(self.line)
+
+    def on_end(self, training: Training) -> None:
+        """Leave the last line standing."""
+        super().on_end(training)
+        self._output.show(self.line)

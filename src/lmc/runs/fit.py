@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmc import memory_use
+from lmc import checks, memory_use
 from lmc.batching.partition import Method
 from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
+from lmc.runs.display import Progress, display_in_python
 from lmc.runs.folder import RunFolder
+from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
@@ -48,8 +51,11 @@ def fit(
     callbacks: Sequence[str | Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
+    progress: Progress = "auto",
 ) -> Result:
     """Train a model on one graph.
+
+    Ctrl-C ends it after the step under way, with the result so far; a second one raises KeyboardInterrupt.
 
     Args:
         graph: what is trained on.
@@ -82,6 +88,8 @@ def fit(
             `"mlflow"`.
         out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
         resume: whether to go on with what is in `out`.
+        progress: `"auto"` shows a line that moves in a terminal or a notebook, and nothing where the output
+            is piped; True shows plain lines there; `"plain"` shows them everywhere; False shows nothing.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=500)
@@ -111,10 +119,13 @@ def fit(
         background=background,
         metrics=metrics,
     )
+    folder_path = None if out is None else checks.path("out", out)
     memory_use.restart_peak()
-    kept = None if out is None else Path(out)
-    training = prepare_training(graph, model, estimator, options, callbacks_of(callbacks, kept))
-    if kept is None:
-        return training.run()
-    with RunFolder(kept, resume) as folder:
-        return folder.train(training)
+    with display_in_python(progress) as display:
+        told = [*callbacks_of(callbacks, folder_path), display]
+        training = prepare_training(graph, model, estimator, options, told)
+        with ended_by(training, [signal.SIGINT]):
+            if folder_path is None:
+                return training.run()
+            with RunFolder(folder_path, resume) as folder:
+                return folder.train(training)

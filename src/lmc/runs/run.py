@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -23,11 +22,15 @@ from lmc.nn.model import Model
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.folder import BEST, CONFIG, RunFolder
+from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
 from lmc.training.callbacks import Callback
-from lmc.training.loop import Training, prepare_training
+from lmc.training.loop import prepare_training
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Result
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run after its step, with all saved."""
 
 
 def train_run(
@@ -36,14 +39,22 @@ def train_run(
     resume: bool = False,
     callbacks: Sequence[str | Callback] = (),
     graph: Graph | None = None,
+    began: float | None = None,
 ) -> Result:
-    """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
+    """Train what a configuration says, in a folder; interrupts end it after a step, with all saved.
+
+    `began` is `time.monotonic()` when work on it began; None counts from now.
+    """
+    began = time.monotonic() if began is None else began
+    told = callbacks_of(callbacks, out, config.to_tree())
+    for callback in told if graph is None else ():
+        callback.on_phase(f"loading {config.data['name']}")
     with _naming(out / CONFIG) if resume else nullcontext():
         graph = graph or config.load_graph()
         model = config.build_model(graph.num_features, graph.num_classes)
         options = TrainingOptions(**config.training)
-        told = callbacks_of(callbacks, out, config.to_tree())
         training = prepare_training(graph, model, config.build_estimator(), options, told)
+        training.began = began
     about: dict[str, Any] = {
         "config": config.to_tree(),
         "task": graph.task,
@@ -52,7 +63,7 @@ def train_run(
     }
     if graph.class_names is not None:
         about["class_names"] = list(graph.class_names)
-    with RunFolder(out, resume, config.to_toml(), about) as folder, _interruptible(training):
+    with RunFolder(out, resume, config.to_toml(), about) as folder, ended_by(training, STOPPING):
         return folder.train(training)
 
 
@@ -106,24 +117,3 @@ def predictions(folder: Path, graph: Graph, nodes: Tensor | None = None) -> tupl
     """(nodes, out) what a run's best model says of a graph's nodes, and that model."""
     best = best_model(folder)
     return predict(graph, best.model, nodes=nodes), best
-
-
-@contextmanager
-def _interruptible(training: Training) -> Iterator[None]:
-    """Ctrl-C or SIGTERM ends the run after the step; a second one ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        training.stop("interrupted")
-        signal.signal(number, before[number])
-
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,10 +14,10 @@ from lmc import checks, memory_use
 from lmc.data.graph import Graph
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
+from lmc.runs.display import Watch
 from lmc.runs.folder import METRICS
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.runs.run import read_config, train_run
-from lmc.training.callbacks import Callback
 from lmc.training.records import Result
 
 SEEDS = "seeds.json"
@@ -66,7 +66,7 @@ def seeded(config: Config, count: int) -> dict[str, Config]:
 
 
 def train_each(
-    configs: Mapping[str, Config], out: Path, graph: Graph, watch: Callable[[str], Sequence[str | Callback]]
+    configs: Mapping[str, Config], out: Path, graph: Graph, watch: Callable[[str], Watch]
 ) -> dict[str, Result] | None:
     """Train each in a folder of its name, or go on with what is there; None where one was interrupted.
 
@@ -74,14 +74,15 @@ def train_each(
         configs: by name.
         out: where the folders are.
         graph: which all are trained on.
-        watch: makes the callbacks of a run, from its name.
+        watch: gives the callbacks of a run, from its name.
     """
     results = {}
     for name, config in configs.items():
         gc.collect()
         memory_use.restart_peak()  # what the run before it held is not its own
         begun = (out / name / METRICS).exists() and _goes_on(read_config(out / name), config)
-        results[name] = train_run(config, out / name, begun, watch(name), graph)
+        with watch(name) as told:
+            results[name] = train_run(config, out / name, begun, told, graph)
         if results[name].stopped == "interrupted":
             return None
     return results

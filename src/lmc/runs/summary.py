@@ -46,6 +46,7 @@ class Summary:
         best: the epoch by which the run is judged.
         epochs: how many were trained.
         seconds: of training, all epochs together.
+        wall_seconds: on the clock, with loading, evaluation and saving; None in files of older versions.
         stopped: why it ended.
         graph: its size.
         parameters: how many numbers were learnt.
@@ -62,6 +63,7 @@ class Summary:
     graph: GraphSize
     parameters: int
     confusion: Confusion | None
+    wall_seconds: float | None = None
 
 
 def summary_of(graph: Graph, result: Result) -> Summary:
@@ -77,6 +79,7 @@ def summary_of(graph: Graph, result: Result) -> Summary:
         graph=GraphSize(graph.num_nodes, graph.adjacency.num_entries, graph.num_features, graph.num_classes),
         parameters=sum(parameter.numel() for parameter in result.model.parameters()),
         confusion=_confusion(graph, result),
+        wall_seconds=result.wall_seconds,
     )
 
 

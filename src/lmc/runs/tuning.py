@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ from lmc import checks
 from lmc.errors import ArgumentError, DivergedError, RunError
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
+from lmc.runs.display import Watch
 from lmc.runs.folder import CHECKPOINTS, CONFIG, METRICS
 from lmc.runs.run import train_run
 from lmc.runs.search_space import Choices, Range, SearchSpace, at_places
@@ -43,7 +45,7 @@ def tune(
     out: Path,
     trials: int = 20,
     pruner: Pruner = "median",
-    watch: Callable[[int], Callback] | None = None,
+    watch: Callable[[int], Watch] | None = None,
     tell: Callable[[Study, Trial], None] | None = None,
 ) -> Study:
     """Search for the settings with the best validation metric.
@@ -56,7 +58,7 @@ def tune(
         trials: how many there are to be in all.
         pruner: what ends a trial early: `"median"` where it is worse than half of those before it,
             `"hyperband"` by halving their number again and again, or `"none"`.
-        watch: makes who is told of a trial's epochs, from its number.
+        watch: gives who is told of a trial's epochs, from its number.
         tell: called after each trial.
 
     Returns:
@@ -90,9 +92,10 @@ def tune(
     while (trial := _next(optuna, study, space, trials, base.training["seed"])) is not None:
         folder = trial_folder(out, trial.number + 1)
         config = Config.of(merged(tree, at_places(trial.params)))
-        callbacks = [_Pruning(study, trial), *([] if watch is None else [watch(trial.number + 1)])]
+        begun = (folder / METRICS).exists()
         try:
-            result = train_run(config, folder, (folder / METRICS).exists(), callbacks, graph)
+            with nullcontext([]) if watch is None else watch(trial.number + 1) as told:
+                result = train_run(config, folder, begun, [_Pruning(study, trial), *told], graph)
         except (ArgumentError, DivergedError) as error:  # settings that do not work are an answer too
             trial.set_user_attr(OUTCOME, {"error": str(error)})
             study.tell(trial, state=optuna.trial.TrialState.FAIL)

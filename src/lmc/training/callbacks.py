@@ -18,6 +18,9 @@ class Callback:
     ...             training.stop("target reached")
     """
 
+    def on_phase(self, phase: str) -> None:
+        """Before the first step: what is done now, such as "loading arxiv"."""
+
     def on_start(self, training: Training) -> None:
         """Before the first step, or the first one after a resume."""
 

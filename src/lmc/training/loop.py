@@ -17,6 +17,7 @@ from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
@@ -48,17 +49,22 @@ def prepare_training(
 
     Features are taken in the type of the model's weights.
     """
-    for name, given, kind in (("graph", graph, Graph), ("estimator", estimator, Estimator)):
-        if not isinstance(given, kind):
-            raise ArgumentError(f"{name}: {type(given).__name__} is not an lmc.{kind.__name__}")
-    if not all(isinstance(callback, Callback) for callback in checks.sequence("callbacks", callbacks)):
-        raise ArgumentError(f"callbacks={callbacks}: each must be an lmc.Callback")
+    check_graph(graph)
+    if not isinstance(estimator, Estimator):
+        raise ArgumentError(f"estimator: {type(estimator).__name__} is not an lmc.Estimator")
+    for callback in checks.sequence("callbacks", callbacks):
+        if not isinstance(callback, Callback):
+            raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
     check_model(model)
     rules.trainable(graph.train_mask)
     graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
+    for callback in callbacks:
+        callback.on_phase("cutting the graph into batches")
     sampler = estimator.sampler(graph, options.batches)
+    for callback in callbacks:
+        callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)
     estimator.bind(model, graph, options.init, options.loss, options.seed)
     return Training(graph, model, estimator, sampler, options, callbacks)
@@ -80,6 +86,7 @@ class Training:
         records: one per epoch.
         best: the best epoch so far.
         stopped: why it is to end, or None.
+        began: `time.monotonic()` when work on it began in this process.
     """
 
     def __init__(
@@ -99,15 +106,16 @@ class Training:
         self.records: list[Record] = []
         self.best = BestEpoch(self.metric, validates=bool(graph.val_mask.any()))
         self.stopped: str | None = None
+        self.began = time.monotonic()
         self._gradient_hooks: list[GradientHook] = [] if options.clip is None else [ClipNorm(options.clip)]
         decays = options.weight_decay, options.head_weight_decay
         self._optimizer = make_optimizer(options.optimizer, model, options.lr, *decays)
         self._scheduler = make_scheduler(
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
-        self._loss = self._seconds = 0.0
         self._peak_before = self._held_before = 0
         self._step_memory: int | None = None
+        self._loss = self._seconds = self._wall_before = self._wall_at_step = 0.0
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -120,6 +128,9 @@ class Training:
         try:
             for callback in self.callbacks:
                 callback.on_start(self)
+            goes_on = self.epoch < self.options.epochs and self.stopped is None
+            for callback in self.callbacks if goes_on else ():
+                callback.on_phase("first batch")
             coming = self._coming()
             while self.epoch < self.options.epochs and self.stopped is None:
                 self._train_epoch(coming)
@@ -134,11 +145,18 @@ class Training:
             raise
         if self.best.weights is not None:
             self.model.load_state_dict(self.best.weights)
-        return Result(self.model, self.records, self.best.record, self.metric, self.stopped)
+        return Result(
+            self.model, self.records, self.best.record, self.metric, self.stopped, self.wall_seconds
+        )
 
     def stop(self, reason: str) -> None:
         """End the run after the step that is under way."""
         self.stopped = reason
+
+    @property
+    def wall_seconds(self) -> float:
+        """On the clock since work on the run began, in all processes that had it."""
+        return self._wall_before + time.monotonic() - self.began
 
     @property
     def best_weights(self) -> dict[str, Tensor]:
@@ -173,6 +191,7 @@ class Training:
             self.step += 1
             self._loss += loss / batch.scale
             self._seconds += time.perf_counter() - start
+            self._wall_at_step = self.wall_seconds
             for callback in self.callbacks:
                 callback.on_step(self, loss)
             if self.stopped is not None:
@@ -191,6 +210,7 @@ class Training:
             self._scheduler.step()
         self.epoch, self.step, self._loss, self._seconds = self.epoch + 1, 0, 0.0, 0.0
         self._lose_patience()
+        self._wall_at_step = self.wall_seconds
         for callback in self.callbacks:
             callback.on_epoch(self, record)
 
@@ -248,6 +268,7 @@ class Training:
             "step": self.step,
             "loss": self._loss,
             "seconds": self._seconds,
+            "wall_seconds": self._wall_at_step,  # the same at one place, however often it is saved
             "records": [asdict(record) for record in self.records],
             "best": None if self.best.record is None else self.best.record.epoch,
             "since_best": self.best.evaluations_since,
@@ -274,6 +295,8 @@ class Training:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
         self._loss, self._seconds = state["loss"], state["seconds"]
+        self._wall_before = typed.read("wall_seconds", state.get("wall_seconds", 0.0), float, ValueError)
+        self._wall_at_step = self._wall_before
         self.records = records
         self.best.record = next((r for r in self.records if r.epoch == state["best"]), None)
         self.best.weights, self.best.evaluations_since = state["best_weights"], state["since_best"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lmc.nn.model import Model
 from lmc.training.metrics import Metric
+from lmc.training.result_view import html_of, text_of
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Result:
         best: the record of the best validation epoch; the last one where there are no validation nodes.
         metric: what `train`, `val` and `test` are.
         stopped: why it ended: `"finished"`, `"early"` or what a callback said, such as `"interrupted"`.
+        wall_seconds: on the clock, with cutting, evaluation and saving.
     """
 
     model: Model
@@ -67,8 +69,16 @@ class Result:
     best: Record | None
     metric: Metric
     stopped: str
+    wall_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Of training, all epochs together."""
         return sum(record.seconds for record in self.history)
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the same words, a small table, and the curves."""
+        return html_of(self)

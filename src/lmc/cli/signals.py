@@ -1,0 +1,44 @@
+"""Ctrl-C and a polite kill: one line, and the process ends at once.
+
+Python would raise KeyboardInterrupt wherever it is, also in the midst of an import or of a compilation, where
+libraries swallow it, turn it into errors of their own, or print it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+
+from lmc.tidying import tidy
+
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_SHOW_CURSOR = "\x1b[?25h"
+
+
+def end_at_once_when_told() -> None:
+    """From now on, exit with 128 and the number of the signal; a signal that is ignored stays ignored."""
+    for number in _WORDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _end)
+    # Registered first, so it is called last: a process that is done ends by its own code.
+    atexit.register(_ignore)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    tidy()
+    # What was printed so far; standard output may be closed, or in the midst of a line.
+    with suppress(Exception):
+        sys.stdout.flush()
+    with suppress(OSError):
+        start = f"{_SHOW_CURSOR}\n" if os.isatty(2) else ""
+        os.write(2, f"{start}lmc: {_WORDS[signal.Signals(number)]}\n".encode())
+    os._exit(128 + number)
+
+
+def _ignore() -> None:
+    for number in _WORDS:
+        signal.signal(number, signal.SIG_IGN)

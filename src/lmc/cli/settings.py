@@ -10,17 +10,23 @@ from typing import Any
 import click
 
 from lmc.cli.paths import FILE
-from lmc.runs.registry import MODELS
+from lmc.runs.registry import MODELS, allow_own_model, is_own
+
+
+def number_or_word(value: str) -> int | str:
+    """A flag that takes either."""
+    return int(value) if value.isdecimal() else value
+
 
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--data", "data.name", str, "Name or path of the graph."),
     ("--root", "data.root", str, "Folder to look for it in."),
-    ("--model", "model.name", str, f"One of {', '.join(MODELS)}."),
+    ("--model", "model.name", str, f"One of {', '.join(MODELS)}, or module:function of your own."),
     ("--hidden", "model.hidden", int, "Width of the hidden layers."),
     ("--layers", "model.layers", int, "Number of convolutions."),
     ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
-    ("--norm", "model.norm", str, "none, batch or layer."),
+    ("--norm", "model.norm", str, "none, batch or layer; of PyG's models any norm of PyG."),
     ("--alpha", "method.alpha", float, "LMC: how much of the up-to-date values the halo takes."),
     ("--score", "method.score", str, "LMC: x^2, 2x-x^2, x, 1 or sin."),
     ("--precision", "method.precision", str, "Of the histories: full or half."),
@@ -36,6 +42,8 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--patience", "training.patience", int, "Evaluations without progress until it stops."),
     ("--evaluate-every", "training.evaluate_every", int, "Epochs between evaluations."),
     ("--gradient-error-every", "training.gradient_error_every", int, "Epochs between its measurements."),
+    ("--checkpoint", "training.checkpoint", number_or_word, "How many are kept: none, last or a number."),
+    ("--checkpoint-seconds", "training.checkpoint_seconds", float, "Between checkpoints."),
     ("--seed", "training.seed", int, "Of weights, clusters, batches and dropout."),
 ]
 
@@ -64,13 +72,17 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
         trees.append(PRESETS[checks.one_of("preset", preset, PRESETS)])
     if config_file is not None:
         trees.append(Config.read(config_file))
+    more = [parse_setting(text) for text in options["more"]]
+    for name in (options["model_name"], *(tree.get("model", {}).get("name") for tree in more)):
+        if is_own(name):  # on the command line: a file alone has no code imported
+            allow_own_model(name)
     given = {place: options[_name(place)] for _, place, _, _ in _FLAGS} | {"method.name": method}
     flags: dict[str, dict[str, Any]] = {}
     for place, value in given.items():
         section, _, key = place.partition(".")
         if value is not None:
             flags.setdefault(section, {})[key] = value
-    tree = merged(*trees, merged(flags, *map(parse_setting, options["more"])))
+    tree = merged(*trees, merged(flags, *more))
     Config.check_sections(tree)
     return tree
 

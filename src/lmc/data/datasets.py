@@ -65,6 +65,12 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     10
     """
     name = str(name_or_path)
+    graph = _loaded(name, root)
+    graph.remember_source(name, None if root is None else str(root))
+    return graph
+
+
+def _loaded(name: str, root: str | Path | None) -> Graph:
     found = _find(name, root)
     if found is not None:
         return found()

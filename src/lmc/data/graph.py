@@ -250,11 +250,40 @@ class Graph:
         """
         about, arrays = storage.open_folder(Path(path))
         try:
-            return cls.from_csr(**arrays, task=about["task"], num_classes=about["num_classes"])
+            graph = cls.from_csr(**arrays, task=about["task"], num_classes=about["num_classes"])
+            graph.remember_source(str(path), None)
+            return graph
         except (GraphError, ArgumentError) as error:
             raise GraphError(f"{path}: {error}") from None
         except (KeyError, TypeError) as error:  # a header without these entries
             raise GraphError(f"{path}: not a graph folder ({error})") from None
+
+    # -- where it is from ------------------------------------------------------------------------
+
+    _source: tuple[str, str | None] | None = None
+    _as_loaded: tuple[CSR, Tensor, int] | None = None
+
+    def remember_source(self, name: str, root: str | None) -> None:
+        """Keep what `lmc.load` was given."""
+        self._source, self._as_loaded = (name, root), (self.adjacency, self.x, self.x._version)
+
+    @property
+    def source(self) -> tuple[str, str | None] | None:
+        """The name or path that `lmc.load` takes, and its `root`; None for a graph made or changed in memory.
+
+        >>> import lmc
+        >>> graph = lmc.load("synthetic")
+        >>> graph.source
+        ('synthetic', None)
+        >>> graph.x = graph.x / 2
+        >>> graph.source is None
+        True
+        """
+        if self._as_loaded is None:
+            return None
+        adjacency, x, version = self._as_loaded
+        same = self.adjacency is adjacency and self.x is x and x._version == version
+        return self._source if same else None
 
     # -- what it is ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lmc.report import formats
 from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
-from lmc.runs.registry import METHODS
+from lmc.runs.registry import METHODS, MODELS
 
 _MACHINE = ("processor", "platform", "threads")  # what seconds depend on
 
@@ -65,6 +65,12 @@ def method_of(run: ReportedRun) -> str:
     """The method's name as people write it."""
     name = run.setting("method", "name") or formats.NOTHING
     return METHODS[name].title if name in METHODS else name
+
+
+def model_of(run: ReportedRun) -> str:
+    """The model's name as people write it."""
+    name = run.setting("model", "name") or formats.NOTHING
+    return MODELS[name].title if name in MODELS else name
 
 
 def differences(runs: Sequence[NamedRun]) -> ComparisonTable | None:

@@ -14,7 +14,7 @@ from lmc.runs.folder import RunFolder
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
-from lmc.training.options import TrainingOptions
+from lmc.training.options import Checkpoint, TrainingOptions
 from lmc.training.records import Result
 
 
@@ -41,6 +41,8 @@ def fit(
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,
+    checkpoint: Checkpoint = 2,
+    checkpoint_seconds: float | None = None,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
@@ -71,8 +73,11 @@ def fit(
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
+        checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
+        checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.
         callbacks: who is told; see `lmc.Callback`.
-        out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
+        out: a folder for metrics, checkpoints and the best weights, which `lmc.load_run` and the command line
+            read; None keeps nothing.
         resume: whether to go on with what is in `out`.
 
     >>> import lmc
@@ -101,6 +106,8 @@ def fit(
         init=init,
         loss=loss,
         background=background,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
     )
     training = prepare_training(graph, model, estimator, options, callbacks)
     if out is None:

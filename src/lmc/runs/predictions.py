@@ -39,7 +39,8 @@ def write_predictions(file: str | Path, graph: Graph, prediction: Tensor, task: 
     numbered here are one array (nodes, out): `probabilities`, `label` and `value`.
 
     Args:
-        file: ends in `.parquet`, `.csv` or `.npz`; a file that is there already is replaced.
+        file: ends in `.parquet`, `.csv` or `.npz`; a file that is there already is replaced, and folders that
+            are missing are made.
         graph: the graph, for its order and its split.
         prediction: (nodes, out) logits or values, as from `lmc.predict`.
         task: what the predictions mean: the kind of labels that the model was trained on.
@@ -66,6 +67,7 @@ def write_predictions(file: str | Path, graph: Graph, prediction: Tensor, task: 
         raise ArgumentError(f"prediction has shape {shape}: must be ({graph.num_nodes}, out), a row per node")
     arrays = {"node": np.arange(graph.num_nodes), "split": split_of(graph)} | _meaning(prediction, task)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, arrays))
     except OSError as error:
         raise LMCError(f"{file}: cannot be written ({one_line(error)})") from None

@@ -1,6 +1,5 @@
 """Settings: what is written is read back, what is unknown is named."""
 
-import contextlib
 import inspect
 
 import numpy as np
@@ -11,8 +10,8 @@ from hypothesis import strategies as st
 
 import lmc
 from lmc.runs.config import DEFAULTS, METHODS, Config, merged, parse_setting
+from lmc.runs.models import module_of
 from lmc.runs.presets import PRESETS
-from lmc.runs.registry import MODELS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 
@@ -41,10 +40,10 @@ def test_lists_nones_and_numbers_of_numpy_are_written_and_read(tmp_path):
 def test_every_preset_builds(name):
     config = Config.of(PRESETS[name])
     assert config.method["name"] == "lmc"
-    sizes = {"model": {"hidden": 16} if "pna" in name or "gat" in name else {}}
-    with torch.device("meta") if MODELS[config.model["name"]].in_paper else contextlib.nullcontext():
-        model = Config.of(merged(PRESETS[name], sizes)).build_model(8, 3)
-    assert len(model.layers) == config.model["layers"]
+    with torch.device("meta"):
+        module = module_of(config.model, 8, 3)
+    convolutions = module.layers if isinstance(module, lmc.GCN | lmc.GCNII) else module.convs
+    assert len(convolutions) == config.model["layers"]
     assert isinstance(config.build_estimator(), lmc.LMC)
     assert config.training["parts_per_batch"] <= config.training["parts"]
 
@@ -115,7 +114,7 @@ def test_settings_of_the_command_line_are_parsed(text, value):
         ({"model": {"name": "gat", "head": 3}}, "did you mean 'heads'"),
         ({"model": {"name": "pna", "degrees": [1]}}, "setting='degrees'"),
         ({"model": {"name": "os:system", "x": 1}}, r"'os:system': is code, and no file has it imported"),
-        ({"model": {"name": "in memory: GNN"}}, "was an object of a script, which settings cannot name"),
+        ({"model": {"name": "in memory: GNN"}}, "was an object of a script, which settings cannot say"),
         ({"training": {"optimizer": "in memory: SGD"}}, "training.optimizer='in memory: SGD': was an object"),
         (
             {"training": {"checkpoint": "all"}},
@@ -132,7 +131,7 @@ def test_what_is_wrong_is_named(tree, message):
     ("options", "message"),
     [
         ({"name": "gat", "hidden": 10, "heads": 4}, r"model 'gat': cannot be built \(Ensure that the number"),
-        ({"name": "pna", "hidden": 10, "towers": 4}, "model 'pna': cannot be built"),
+        ({"name": "pna", "hidden": 10, "towers": 4}, "towers=4: must divide hidden=10 and the 3 columns"),
         ({"name": "sage", "aggr": "men"}, "model 'sage': cannot be built"),
         ({"name": "gin", "norm": "bach"}, "model 'gin': cannot be built"),
         ({"name": "gin", "norm": "graph"}, "mixes nodes"),

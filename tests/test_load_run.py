@@ -10,8 +10,8 @@ import lmc
 from commands import called, fails, last_weights, metrics
 from lmc.runs import checkpoint, registry
 from lmc.runs.description import alike, model_settings
-from lmc.runs.models import degree_histogram
-from pyg_models import EVERY, OPTIONS, PARTICULAR, graph_with, make
+from lmc.runs.models import built, degree_histogram
+from pyg_models import EVERY, OPTIONS, PARTICULAR, by_pyg, graph_with, make
 
 GRAPH = lmc.synthetic(nodes=200, features=8, classes=4)
 SIZES = {"parts": 4, "parts_per_batch": 2, "epochs": 2}
@@ -31,18 +31,6 @@ def _nothing_imported(monkeypatch):
 
 def fit(model, folder, graph=GRAPH, estimator=None, **options):
     return lmc.fit(graph, model, estimator or lmc.LMC(), **SIZES | options, out=folder)
-
-
-def by_pyg(model, graph):
-    """What PyG itself says of a graph."""
-    data = graph.to_pyg()
-    given = {}
-    if model.supports_edge_weight:
-        given["edge_weight"] = data.edge_weight
-    if model.supports_edge_attr and getattr(model.convs[0], "edge_dim", None) is not None:
-        given["edge_attr"] = data.edge_attr
-    with torch.no_grad():
-        return model.eval()(data.x, data.edge_index, **given)
 
 
 # -- what is given back -----------------------------------------------------------------------------
@@ -68,7 +56,7 @@ def test_weights_of_a_model_of_pyg_are_those_of_the_plain_one(tmp_path, kind):
     fit(lmc.from_pyg(make(kind, **options)), tmp_path / "a", graph, partition="random")
     plain = make(kind, seed=9, **options)
     plain.load_state_dict(load_file(tmp_path / "a" / "best.safetensors"))
-    expected = by_pyg(plain, graph)
+    expected = by_pyg(plain.eval(), graph)
     run = lmc.load_run(tmp_path / "a")
     assert not run.settings["model"]["name"].startswith("in memory")
     assert torch.allclose(run.predict(graph), expected, rtol=1e-9, atol=1e-12)
@@ -98,9 +86,8 @@ def test_every_option_of_their_convolutions_is_described(kind):
 
 def rebuilt_is_the_same(model, settings):
     """With the same weights, the model of the settings says the same."""
-    options = {key: value for key, value in settings.items() if key != "name"}
     graph = graph_with()
-    again = lmc.build_model(settings["name"], graph, **options).double()
+    again = built(settings, graph.num_features, model.recipe.out_features).double()
     again.original.load_state_dict(model.original.state_dict())
     assert torch.equal(lmc.predict(graph, again), lmc.predict(graph, model))
 
@@ -296,7 +283,7 @@ def test_every_model_trains_by_name(small, tmp_path, name):
     graph = lmc.Graph.open(small)
     plain = lmc.load_run(tmp_path / "a").model.original
     plain.load_state_dict(load_file(tmp_path / "a" / "best.safetensors"))
-    assert torch.allclose(by_pyg(plain, graph), lmc.load_run(tmp_path / "a").predict(), atol=1e-5)
+    assert torch.allclose(by_pyg(plain.eval(), graph), lmc.load_run(tmp_path / "a").predict(), atol=1e-5)
 
 
 # -- checkpoints ------------------------------------------------------------------------------------

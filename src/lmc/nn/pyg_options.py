@@ -211,6 +211,9 @@ class PNAOptions(PygOptions):
         """What only its convolutions take."""
         for name in ("towers", "pre_layers", "post_layers"):
             checks.whole_number(name, getattr(self, name), 1, MOST_LAYERS)
+        if self.hidden % self.towers or self.out_features % self.towers:
+            widths = f"hidden={self.hidden} and the {self.out_features} columns of a prediction"
+            raise ArgumentError(f"towers={self.towers}: must divide {widths}")
         known = torch.tensor([0, 1], device="cpu") if self.degrees is None else self.degrees
         return super().of_convolutions() | {"deg": known}
 

@@ -105,10 +105,10 @@ def module_of(
 
 def as_model(module: object, name: str = "model") -> Model:
     """A model of ours as it is, one of PyG wrapped; else ArgumentError."""
-    from torch_geometric.nn.models.basic_gnn import BasicGNN
-
     if isinstance(module, Model):
         return module
+    from torch_geometric.nn.models.basic_gnn import BasicGNN  # slow to import, and not for models of ours
+
     if isinstance(module, BasicGNN):
         return from_pyg(module)
     raise ArgumentError(

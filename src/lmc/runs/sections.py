@@ -42,10 +42,11 @@ def defaults(parameters: Mapping[str, inspect.Parameter]) -> Settings:
 
 def check_objects(section: str, settings: Settings) -> None:
     """Raise ArgumentError for an entry that stands for an object."""
+    rule = "--data names a graph" if section == "data" else "only lmc.fit with the same one can go on"
     for key, value in settings.items():
         if is_in_memory(value):
-            what = "was an object of a script, which settings cannot name"
-            raise ArgumentError(f"{section}.{key}={value!r}: {what}")
+            what = "was an object of a script, which settings cannot say"
+            raise ArgumentError(f"{section}.{key}={value!r}: {what}; {rule}")
 
 
 def check_section(section: str, settings: Settings, of: Callable[..., Any], known: Collection[str]) -> None:

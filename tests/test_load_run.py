@@ -5,9 +5,10 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch_geometric.nn import models
 
 import lmc
-from commands import called, fails, last_weights, metrics
+from commands import called, fails, last_weights, metrics, run
 from lmc.runs import checkpoint, registry
 from lmc.runs.description import alike, model_settings
 from lmc.runs.models import built, degree_histogram
@@ -40,15 +41,18 @@ def fit(model, folder, graph=GRAPH, estimator=None, **options):
 def test_a_model_of_ours(tmp_path, name):
     result = fit(OURS[name](), tmp_path / "a")
     expected = lmc.predict(GRAPH, result.model)
-    run = lmc.load_run(str(tmp_path / "a"))
-    assert torch.equal(run.predict(GRAPH), expected)
-    assert alike(run.model, result.model)
-    assert [record.loss for record in run.metrics] == [record.loss for record in result.history]
-    assert run.settings["training"]["parts_per_batch"] == 2
-    assert run.task == "multiclass"
+    loaded = lmc.load_run(str(tmp_path / "a"))
+    assert torch.equal(loaded.predict(GRAPH), expected)
+    assert alike(loaded.model, result.model)
+    assert [record.loss for record in loaded.metrics] == [record.loss for record in result.history]
+    assert loaded.settings["training"]["parts_per_batch"] == 2
+    assert loaded.task == "multiclass"
 
 
-@pytest.mark.parametrize("kind", [*EVERY, "GAT of edges", "GATv2 of edges, shared", "PNA of edges, towers"])
+KINDS = ["GCN", "SAGE mean", "GIN", "GAT", "GATv2", "EdgeCNN", "GAT of edges", "PNA of edges, towers"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_weights_of_a_model_of_pyg_are_those_of_the_plain_one(tmp_path, kind):
     """In a plain model of PyG by its own names, and in the one that the folder gives."""
     graph = graph_with("undirected")
@@ -57,18 +61,18 @@ def test_weights_of_a_model_of_pyg_are_those_of_the_plain_one(tmp_path, kind):
     plain = make(kind, seed=9, **options)
     plain.load_state_dict(load_file(tmp_path / "a" / "best.safetensors"))
     expected = by_pyg(plain.eval(), graph)
-    run = lmc.load_run(tmp_path / "a")
-    assert not run.settings["model"]["name"].startswith("in memory")
-    assert torch.allclose(run.predict(graph), expected, rtol=1e-9, atol=1e-12)
-    assert torch.allclose(by_pyg(run.model.original, graph), expected, rtol=1e-12)
-    assert run.model.original.state_dict().keys() == plain.state_dict().keys()
+    loaded = lmc.load_run(tmp_path / "a")
+    assert not loaded.settings["model"]["name"].startswith("in memory")
+    assert torch.allclose(loaded.predict(graph), expected, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(by_pyg(loaded.model.original, graph), expected, rtol=1e-12)
+    assert loaded.model.original.state_dict().keys() == plain.state_dict().keys()
 
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_of_pygs_models_is_described(kind, option):
     model = lmc.from_pyg(make(kind, **OPTIONS[option]))
-    settings = model_settings(model)
+    settings = model_settings(model, 5)
     # GIN and EdgeCNN give a norm by its name to their networks, and one that is a module not.
     unnamed = option in UNNAMED or (kind in ("GIN", "EdgeCNN") and option == "layer norm, elu")
     assert settings["name"].startswith("in memory") == unnamed
@@ -79,7 +83,7 @@ def test_every_option_of_pygs_models_is_described(kind, option):
 @pytest.mark.parametrize("kind", PARTICULAR)
 def test_every_option_of_their_convolutions_is_described(kind):
     model = lmc.from_pyg(make(kind))
-    settings = model_settings(model)
+    settings = model_settings(model, 5)
     assert settings["name"] in registry.MODELS
     rebuilt_is_the_same(model, settings)
 
@@ -92,18 +96,31 @@ def rebuilt_is_the_same(model, settings):
     assert torch.equal(lmc.predict(graph, again), lmc.predict(graph, model))
 
 
+def test_a_width_that_pyg_found_out_for_itself(tmp_path):
+    plain = models.GraphSAGE(-1, 6, 2, 4)
+    plain(GRAPH.x, GRAPH.to_pyg().edge_index)
+    result = fit(lmc.from_pyg(plain), tmp_path / "a")
+    loaded = lmc.load_run(tmp_path / "a")
+    assert torch.equal(loaded.predict(GRAPH), lmc.predict(GRAPH, result.model))
+
+
+def test_what_no_file_can_hold_is_not_described():
+    norm = {"norm": "BatchNorm", "norm_kwargs": {"momentum": None}}
+    assert model_settings(lmc.from_pyg(make("GCN", **norm)), 5) == {"name": "in memory: GCN"}
+
+
 def test_what_was_changed_after_it_was_made_is_not_described():
     model = lmc.GCN(8, 6, 4)
     model.head = torch.nn.Linear(4, 4)
-    assert model_settings(model) == {"name": "in memory: GCN"}
+    assert model_settings(model, 8) == {"name": "in memory: GCN"}
     plain = make("SAGE mean")
     plain.convs[1].normalize = True
-    assert model_settings(lmc.from_pyg(plain)) == {"name": "in memory: GraphSAGE"}
+    assert model_settings(lmc.from_pyg(plain), 5) == {"name": "in memory: GraphSAGE"}
 
     class Mine(lmc.GCN):
         pass
 
-    assert model_settings(Mine(8, 6, 4)) == {"name": "in memory: Mine"}
+    assert model_settings(Mine(8, 6, 4), 8) == {"name": "in memory: Mine"}
 
 
 def test_degrees_of_pna_are_those_of_the_graph_and_come_back(tmp_path):
@@ -126,12 +143,12 @@ def test_an_object_is_asked_for_and_taken(tmp_path):
     from own_models import make as own
 
     result = fit(own(8, 4), tmp_path / "a")
-    run = lmc.load_run(tmp_path / "a")
-    assert len(run.metrics) == 2
+    loaded = lmc.load_run(tmp_path / "a")
+    assert len(loaded.metrics) == 2
     with pytest.raises(
         lmc.RunError, match=r"its model was in memory: GNN; give it: lmc\.load_run\(folder, model="
     ):
-        _ = run.model
+        _ = loaded.model
     given = lmc.load_run(tmp_path / "a", model=own(8, 4))
     assert torch.equal(given.predict(GRAPH), lmc.predict(GRAPH, result.model))
     with pytest.raises(lmc.RunError, match="the model and the file do not agree on its shape"):
@@ -184,6 +201,20 @@ def test_a_function_on_the_command_line(small, tmp_path):
     assert "the model of the run is own_models:make" in fails(
         2, "train", "--resume", tmp_path / "a", "--model", "gcn", through=called
     )
+
+
+@pytest.mark.process
+def test_a_function_in_the_working_folder_of_the_installed_command(small, tmp_path):
+    text = (
+        "import lmc\n\ndef make(features, classes, width):\n    return lmc.GCNII(features, width, classes)\n"
+    )
+    (tmp_path / "mine.py").write_text(text)
+    flags = ["--model", "mine:make", "--set", "model.width=4", "--epochs", 1, "--quiet"]
+    done = run("train", "--data", small, *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert kept.name == "small-mine.make-lmc"
+    assert lmc.load_run(kept).settings["model"] == {"name": "mine:make", "width": 4}
 
 
 @pytest.mark.parametrize(

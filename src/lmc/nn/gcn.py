@@ -96,7 +96,7 @@ class GCN(Model):
             "linear_in": linear_in,
             "linear_out": linear_out,
         }
-        self.recipe = Recipe("gcn", in_features, out_features, options)
+        self.recipe = Recipe("gcn", out_features, options)
 
 
 def _widths(hidden: int | list[int], boundaries: int) -> list[int]:

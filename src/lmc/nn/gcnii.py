@@ -108,7 +108,7 @@ class GCNII(Model):
             "residual": residual,
             "shared_weights": shared_weights,
         }
-        self.recipe = Recipe("gcnii", in_features, out_features, options)
+        self.recipe = Recipe("gcnii", out_features, options)
 
     def initial(self, encoded: Tensor) -> Tensor:
         """(rows, hidden) h⁰ = relu(z⁰)."""

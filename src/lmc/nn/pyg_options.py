@@ -267,7 +267,6 @@ def recipe_of(model: Any) -> Recipe | None:
     if kind is None or act is None:
         return None
     norm = _norm(model)
-    width = model.in_channels[0] if isinstance(model.in_channels, tuple) else model.in_channels
     try:
         options = {
             "hidden": model.hidden_channels,
@@ -281,7 +280,7 @@ def recipe_of(model: Any) -> Recipe | None:
         }
     except AttributeError:  # a convolution in the place of its own
         return None
-    return Recipe(kind.name, width, model.out_channels, options) if is_text(options) else None
+    return Recipe(kind.name, model.out_channels, options)
 
 
 def _or_none(name: str) -> str | None:

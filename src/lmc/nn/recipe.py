@@ -12,9 +12,8 @@ class Recipe:
 
     Attributes:
         name: as settings have it: one of the registry's, or `module:function`.
-        in_features: width of the features.
         out_features: width of a prediction.
-        options: everything else.
+        options: everything else but the width of the features, which is that of the graph.
 
     >>> import lmc
     >>> recipe = lmc.GCN(8, 16, 3, layers=3).recipe
@@ -23,7 +22,6 @@ class Recipe:
     """
 
     name: str
-    in_features: int
     out_features: int
     options: dict[str, Any]
 
@@ -38,4 +36,4 @@ def is_text(value: Any) -> bool:
         return all(isinstance(key, str) and is_text(each) for key, each in value.items())
     if isinstance(value, (list, tuple)):
         return all(map(is_text, value))
-    return value is None or isinstance(value, (bool, int, float, str))
+    return isinstance(value, (bool, int, float, str))

@@ -31,7 +31,7 @@ def described(training: Training) -> Config:
     """The settings of a run; an object that they cannot say stands there as being in memory."""
     return Config(
         _data(training.graph),
-        model_settings(training.model),
+        model_settings(training.model, training.graph.num_features),
         _method(training.estimator),
         _training(training.options) | _frozen(training.model),
     )
@@ -44,24 +44,25 @@ def _data(graph: Graph) -> Settings:
     return {"name": name} if root is None else {"name": name, "root": root}
 
 
-def model_settings(model: Model) -> Settings:
-    """The `[model]` section that builds a model anew.
+def model_settings(model: Model, in_features: int) -> Settings:
+    """The `[model]` section that builds a model anew for so many features.
 
     >>> import lmc
-    >>> model_settings(lmc.GCN(8, 16, 3, layers=3))["hidden"]
+    >>> model_settings(lmc.GCN(8, 16, 3, layers=3), 8)["hidden"]
     16
     >>> from torch_geometric.nn import GCNConv
-    >>> model_settings(lmc.GNN([GCNConv(8, 3)]))
+    >>> model_settings(lmc.GNN([GCNConv(8, 3)]), 8)
     {'name': 'in memory: GNN'}
     """
     recipe = model.recipe
-    if recipe is not None and is_text(recipe.options):
-        settings = {"name": recipe.name, **recipe.options}
+    options = {} if recipe is None else _without_none(recipe.options)
+    if recipe is not None and is_text(options):
+        settings = {"name": recipe.name, **options}
         if isinstance(model_kind(recipe.name), OwnKind):
             return settings  # the very call that made it
         try:
             with torch.device("meta"):
-                again = module_of(settings, recipe.in_features, recipe.out_features)
+                again = module_of(settings, in_features, recipe.out_features)
             if alike(again, model.original):
                 return settings
         except ArgumentError:
@@ -93,15 +94,22 @@ def _attributes(module: nn.Module) -> Settings:
         for name, value in vars(module).items()
         if not name.startswith("_")
         and name not in _BY_THE_WAY
-        and (is_text(value) or isinstance(value, FunctionType))
+        and (value is None or is_text(value) or isinstance(value, FunctionType))
     }
+
+
+def _without_none(settings: Settings) -> Settings:
+    """What files hold: they leave out what is None."""
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _method(estimator: Estimator) -> Settings:
     """The estimator by its name and what it was called with."""
     name = next((name for name, method in METHODS.items() if method.load() is type(estimator)), None)
-    options = {key: getattr(estimator, key, NotImplemented) for key in signature(type(estimator)).parameters}
-    if name is not None and is_text(options):
+    taken = signature(type(estimator)).parameters
+    options = _without_none({key: getattr(estimator, key, NotImplemented) for key in taken})
+    left_out = [parameter for key, parameter in taken.items() if key not in options]
+    if name is not None and is_text(options) and all(parameter.default is None for parameter in left_out):
         return {"name": name, **options}
     return {"name": in_memory(repr(estimator))}
 
@@ -113,7 +121,7 @@ def _training(options: TrainingOptions) -> Settings:
     given["optimizer"] = names.get(options.optimizer, options.optimizer)
     return {
         name: value if is_text(value) else in_memory(getattr(value, "__name__", type(value).__name__))
-        for name, value in given.items()
+        for name, value in _without_none(given).items()
     }
 
 

@@ -166,7 +166,7 @@ def _about(training: Training, config: Config) -> dict[str, Any]:
     return {
         "config": config.to_tree(),
         "task": graph.task,
-        "in_features": graph.num_features if recipe is None else recipe.in_features,
+        "in_features": graph.num_features,
         "out_features": graph.num_classes if recipe is None else recipe.out_features,
     }
 

@@ -85,7 +85,7 @@ def built(settings: Settings, in_features: int, out_features: int, degrees: Tens
     options = {key: value for key, value in settings.items() if key != "name"}
     model = as_model(module, settings["name"])
     if isinstance(model_kind(settings["name"]), OwnKind) and is_text(options):
-        model.recipe = Recipe(settings["name"], in_features, out_features, options)
+        model.recipe = Recipe(settings["name"], out_features, options)
     return model
 
 

@@ -256,6 +256,18 @@ def test_a_run_of_fit_is_resumed_predicted_and_reported(small, tmp_path):
     assert "GATv2" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.parametrize("change", ["none", "x", "in place", "edges"])
+def test_a_graph_that_was_changed_has_no_source(small, change):
+    graph = lmc.Graph.open(small)
+    if change == "x":
+        graph.x = graph.x * 2
+    elif change == "in place":
+        graph.x[0] += 1
+    elif change == "edges":
+        graph.adjacency = graph.transposed.transpose().without_diagonal()
+    assert graph.source == ((str(small), None) if change == "none" else None)
+
+
 def test_a_graph_in_memory_is_asked_for(small, tmp_path):
     graph = lmc.Graph.open(small)
     graph.x = graph.x.double()

@@ -51,7 +51,7 @@ def test_every_run_is_in_the_table_and_the_best_values_are_marked(run, report):
     titles, good, fair = page.rows()
     assert titles[:4] == ["run", "method", "best val", "test at best"]
     assert good[:2] == ["good arxiv", "LMC GCN"]
-    assert fair[:2] == ["fair arxiv", "GAS gcn"]
+    assert fair[:2] == ["fair arxiv", "GAS GCN"]
     best = max(lines(10, 0.72), key=lambda record: record["val"])
     assert good[2:5] == [f"{best['val']:.4f}", f"{best['test']:.4f}", str(best["epoch"])]
     passed = sum(record["seconds"] for record in lines(10, 0.72)[: best["epoch"]])

@@ -14,7 +14,7 @@ from lmc.cli import main
 
 COMMAND = str(Path(sys.executable).with_name("lmc"))
 ENDLESS = 1_000_000  # epochs: the run does not end before it is stopped
-TIMES = ("seconds", "memory")
+TIMES = ("seconds", "memory", "step_memory")
 
 
 def run(*arguments, cwd=None, timeout=120, **environment):
@@ -49,11 +49,16 @@ def started(*arguments, cwd=None):
     )
 
 
+def complaints(done):
+    """The lines that a command wrote to stderr, but for the one that says that kernels are compiled."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("lmc: compiling")]
+
+
 def fails(code, *arguments, through=run, **options):
     """The one line that a wrong call says."""
     done = through(*arguments, **options)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("lmc: compiling")]
+    lines = complaints(done)
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("lmc: ")
     return lines[0]

@@ -53,6 +53,7 @@ def lines(epochs, level=0.7, seconds=1.2, gradient_error=False, every=1):
                 "test": val - 0.01 if judged else None,
                 "seconds": seconds + abs(noise.gauss(0, 0.05)),
                 "memory": 1_234_000_000,
+                "step_memory": 56_000_000,
                 "lr": 0.01,
                 "gradient_error": {"total": 0.3 / math.sqrt(epoch), "layers.0": 0.2}
                 if gradient_error

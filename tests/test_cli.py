@@ -88,7 +88,10 @@ def test_compare_writes_a_table_and_a_report_and_can_be_repeated(trained, tmp_pa
     rows = json.loads((tmp_path / "cmp" / "comparison.json").read_text())["rows"]
     assert [row["method"] for row in rows] == ["gd", "cluster", "gas", "fm", "lmc"]
     assert all(row["epochs"] is not None for row in rows)
-    assert "| gas |" in (tmp_path / "cmp" / "comparison.md").read_text()
+    table = (tmp_path / "cmp" / "comparison.md").read_text()
+    assert "| gas |" in table
+    assert "| memory of a step | process peak |" in table
+    assert all(0 <= row["step_memory"] < row["memory"] for row in rows)
     assert "<html" in (tmp_path / "cmp" / "report.html").read_text()
     page = called(
         "report", tmp_path / "cmp" / "lmc", tmp_path / "cmp" / "gas", "--out", tmp_path / "page.html"

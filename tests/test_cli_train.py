@@ -308,10 +308,3 @@ def test_wrong_usage_is_one_line_and_exit_code_2(tmp_path, monkeypatch, wrong, m
 def test_wrong_usage_of_the_installed_command(tmp_path):
     assert "did you mean 'lmc'" in fails(2, "train", "--method", "lcm", "--parts", "4", cwd=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_tensorboard_files_are_written(small, tmp_path):
-    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
-    done = called("train", *arguments(small, epochs=1), "--out", tmp_path / "a", "--tensorboard", "--quiet")
-    assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "a" / "tensorboard").iterdir())

@@ -95,7 +95,7 @@ def test_near_names_are_suggested(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"y": None}, "array 'y' is missing"),
+        ({"indices": None}, "array 'indices' is missing"),
         ({"indices": np.array([1, 0, 5, 1])}, "indices[2] = 5: node ids must be in 0..2"),
         ({"x": np.array([["a"], ["b"], ["c"]])}, "x: ndarray is not an array"),
         ({"x": np.array([{}, {}, {}])}, "not a readable .npz of plain arrays"),

@@ -125,7 +125,7 @@ WRONG = {
     "x has shape (0, 2): must be (nodes, features)": {"x": torch.empty(0, 2)},
     "x: str is not an array": {"x": "features"},
     "x has type torch.complex64: must be real": {"x": torch.ones(4, 1) * 1j},
-    "x has layout torch.sparse_coo: must be dense": {"x": torch.eye(4).to_sparse()},
+    "y has layout torch.sparse_coo: must be dense": {"y": torch.eye(4).to_sparse()},
     "edge_weight has type torch.complex64: must be real": {"edge_weight": torch.ones(4) * 1j},
     "edge_weight, added up[0] = inf: edge weights must be finite": {
         "edge_index": [[0, 0], [1, 1]],
@@ -140,13 +140,11 @@ WRONG = {
         "task": "multilabel",
     },
     "y[0] = inf: targets in a mask must be finite": {"y": [INF, 1.0, 2.0, 3.0]},
-    "y has type torch.float32: classes must be integers": {"y": [0.0, 1, 1, 0], "task": "multiclass"},
+    "y[1] = 1.5: classes must be whole numbers": {"y": [0.0, 1.5, 1, 0], "task": "multiclass"},
     "train_mask has shape (3,): must be (4,)": {"train_mask": [True, False, False]},
     "val_mask has type torch.int64: masks must be bool": {"val_mask": [0, 1, 0, 0]},
     "test_mask[1] = True: the node is in val_mask": {"test_mask": [False, True, False, False]},
     "val_mask[0] = True: the node is in train_mask": {"val_mask": [True, False, False, False]},
-    "train_mask has no labelled node among 4": {"train_mask": [False] * 4},
-    "train_mask has no labelled node": {"y": [-1, 1, 2, 0]},
 }
 
 

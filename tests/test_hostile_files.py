@@ -26,7 +26,7 @@ from commands import called
 from damage import cuts, flipped, npy, promising, strangers, zipped
 from lmc.bench import tables
 
-ARRAYS = ("indptr", "indices", "x", "y", "train_mask", "edge_weight")
+ARRAYS = ("indptr", "indices", "x", "y", "train_mask", "edge_weight", "id")
 GRAPH_FILES = ["graph.json", *(f"{name}.npy" for name in ARRAYS)]
 COMMANDS = {
     "inspect": lambda place, file: ("inspect", place / ("graph.npz" if file == "graph.npz" else "graph")),
@@ -55,6 +55,7 @@ def whole(tmp_path_factory):
     graph = lmc.synthetic(nodes=60, features=4, classes=3)
     data = graph.to_pyg()
     data.edge_weight = 0.5 + np.arange(data.edge_index.shape[1]) % 2
+    data.id = [f"node {i}" for i in range(60)]
     graph = lmc.Graph.from_pyg(data)
     graph.save(place / "graph")
     arrays = {name: np.load(place / "graph" / f"{name}.npy") for name in (*ARRAYS, "val_mask", "test_mask")}

@@ -1,12 +1,16 @@
 """Exact inference, against autograd's own forward pass and against dense matrices."""
 
+import weakref
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lmc
-from estimating import gcn, gcnii, graph_of, perturbed
+from estimating import MODELS, gcn, gcnii, graph_of, perturbed
+from lmc.data.normalization import known_sums, propagated
 from lmc.nn.inference import evaluating
 from strategies import graphs
 
@@ -27,7 +31,9 @@ def dense_gcn(graph, model):
 
 @pytest.mark.parametrize("kind", ["undirected", "directed"])
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
-def test_predictions_equal_those_by_dense_matrices(kind, rows_at_once):
+@pytest.mark.parametrize("columns", [1, 4, 32])
+def test_predictions_equal_those_by_dense_matrices(kind, rows_at_once, columns, monkeypatch):
+    monkeypatch.setattr("lmc.nn.inference.COLUMNS", columns)  # a width of 6 is several blocks, or one
     graph = graph_of(kind)
     model = gcn(3, norm="batch", dropout=0.5)
     perturbed(model)
@@ -73,3 +79,59 @@ def test_features_that_do_not_fit_are_one_line():
     graph = lmc.synthetic(nodes=50)
     with pytest.raises(lmc.ArgumentError, match="does not take the graph's 64 features"):
         lmc.predict(graph, lmc.GCN(5, 4, 3))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_blocks_of_columns_change_no_prediction(name, monkeypatch):
+    graph, model = graph_of("directed weighted"), MODELS[name](3).eval()
+    monkeypatch.setattr("lmc.nn.inference.COLUMNS", 4)
+    assert torch.allclose(lmc.predict(graph, model, 7), model(graph).detach(), atol=1e-12)
+
+
+def test_sums_of_features_that_are_known_change_no_prediction():
+    graph, model = graph_of("undirected"), gcn(3)
+    before = lmc.predict(graph, model)
+    propagated(graph).add_(0.0)
+    assert known_sums(graph) is not None
+    assert torch.equal(lmc.predict(graph, model), before)
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of tensors that are made in this context, for as long as they live."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.peak = 0
+        self.known = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (list, tuple)) else [out]:
+            if isinstance(tensor, torch.Tensor):
+                self.count(tensor.untyped_storage())
+        return out
+
+    def count(self, storage):
+        place, size = storage.data_ptr(), storage.nbytes()
+        if place in self.known or size == 0:
+            return
+        self.known.add(place)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self.forget, place, size)
+
+    def forget(self, place, size):
+        self.known.discard(place)
+        self.now -= size
+
+
+def test_a_gcn_is_evaluated_in_the_memory_of_one_matrix_and_a_part():
+    graph = lmc.synthetic(nodes=4000, features=8)
+    model = lmc.GCN(8, 256, graph.num_classes, layers=3, norm="batch")
+    lmc.normalize(graph)
+    expected = model.eval()(graph).detach()
+    with LiveBytes() as live:
+        found = lmc.predict(graph, model, rows_at_once=100)
+    matrix = 4000 * 256 * 4
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert matrix < live.peak < 1.35 * matrix  # with two at a time it would be twice as much

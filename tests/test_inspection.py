@@ -114,7 +114,7 @@ def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden
                 assert getattr(holding, name) == (pytest.approx(statistics.fmean(numbers)), max(numbers))
             assert holding.inside == pytest.approx(inside / sum(messages))
             assert holding.need.step == max(steps)
-            per_node = 2 * hidden * (layers - 1) + 3
+            per_node = hidden * (layers - 1) + hidden * max(0, layers - 2) + 3
             assert holding.need.histories == 8 * n * per_node
     assert found == []
 

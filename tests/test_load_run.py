@@ -266,7 +266,7 @@ def test_a_graph_that_was_changed_has_no_source(small, change):
     elif change == "edges":
         ends = graph.adjacency
         graph.adjacency = lmc.CSR(ends.indptr, ends.indices, torch.rand(ends.num_entries), ends.num_cols)
-    assert graph.source == ((str(small), None) if change == "none" else None)
+    assert graph.source == ({"name": str(small)} if change == "none" else None)
 
 
 def test_a_graph_in_memory_is_asked_for(small, tmp_path):

@@ -51,7 +51,7 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
         5,
         graph.num_nodes,
         itemsize=dtype.itemsize,
-        remembered=estimator.remembered(len(hidden) + 1),
+        remembered=estimator.remembered(model),
         history_itemsize=2 if precision == "half" else None,
     )
     assert estimate.histories == expected
@@ -99,3 +99,19 @@ def test_wrong_arguments_are_one_line(changed, message):
     with pytest.raises(lmc.ArgumentError) as error:
         need(**given | changed)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("options", "auxiliaries"),
+    [({}, {2}), ({"input_dropout": 0.5}, {2}), ({"linear_in": True}, {1, 2})],
+)
+def test_auxiliaries_of_the_first_layer_are_kept_for_what_comes_before_it(options, auxiliaries):
+    graph = lmc.synthetic(nodes=50, classes=4, features=6)
+    model = lmc.GCN(6, 8, 4, layers=3, **options)
+    estimator = lmc.LMC()
+    estimator.bind(model, graph)
+    assert (set(estimator.embeddings), set(estimator.auxiliaries)) == ({1, 2, 3}, auxiliaries)
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(False)  # and may be trained again
+    estimator.bind(model, graph)
+    assert set(estimator.auxiliaries) == auxiliaries

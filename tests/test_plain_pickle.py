@@ -144,10 +144,12 @@ HOSTILE = {
     "a set": lambda mark: (pickle.dumps({1, 2}, 4), "EMPTY_SET is no operation"),
     "a key that is an array": lambda mark: (b"\x80\x02}]K\x01s.", "a list as a key"),
     "a deep key": lambda mark: (b"\x80\x02})" + b"\x85" * DEEP + b"K\x01s.", "a tuple as a key"),
+    "a key that doubles": lambda mark: (b"\x80\x02})" + b"q\0h\0\x86" * 24 + b"K\x01s.", "a tuple as a key"),
     "more than there is": lambda mark: (b"\x80\x02]]aa.", "takes more than there is"),
     "marks without end": lambda mark: (b"(" * DEEP, "cut off"),
     "a memo that was never": lambda mark: (b"\x80\x02h\x07.", "never had"),
     "a far place of the memo": lambda mark: (b"\x80\x02Nr\xff\xff\xff\xff0.", "POP is no operation"),
+    "a place of the memo that could be had": lambda mark: (b"\x80\x02Nr\0\0\0\x020.", "POP is no operation"),
     "bytes that are not there": lambda mark: (b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b"1.", "remain"),
     "text that is not there": lambda mark: (b"\x80\x04\x8d" + struct.pack("<Q", 2**62) + b"1.", "remain"),
     "nothing": lambda mark: (b"", "cut off"),
@@ -185,7 +187,8 @@ def test_the_payloads_would_do_something(tmp_path):
 
 def test_a_small_file_takes_little_memory(tmp_path):
     file = tmp_path / "a"
-    for kind in ("a far place of the memo", "bytes that are not there", "an array of nothing"):
+    memo = ("a far place of the memo", "a place of the memo that could be had")
+    for kind in (*memo, "bytes that are not there", "an array of nothing"):
         file.write_bytes(HOSTILE[kind](tmp_path)[0])
         tracemalloc.start()
         refused(file)

@@ -24,12 +24,13 @@ def test_examples_run(example, tmp_path):
 
 
 @pytest.mark.slow
-def test_examples_about_models_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "count"), [("models.md", 5), ("many_runs.md", 2)])
+def test_examples_of_the_guides_run(page, count, tmp_path, monkeypatch):
     """In this process: what they load is loaded already."""
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[1] / "docs" / "models.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / page).read_text()
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == count
     for example in examples:
         file = tmp_path / "example.py"
         file.write_text(example)

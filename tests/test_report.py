@@ -57,7 +57,8 @@ def test_every_run_is_in_the_table_and_the_best_values_are_marked(run, report):
     passed = sum(record["seconds"] for record in lines(10, 0.72)[: best["epoch"]])
     assert good[5] == f"{passed:.1f} s"
     assert re.fullmatch(r"1\.\d\d s", good[6])
-    assert good[7:] == ["1.23 GB", "finished, 10 epochs"]
+    assert titles[7:9] == ["memory of a step", "process peak"]
+    assert good[7:] == ["56 MB", "1.23 GB", "finished, 10 epochs"]
     strong = sum(1 for tag, _ in page.elements if tag == "strong")
     assert strong >= 2, "val and test at least"
     assert "2 training runs" in page.text
@@ -151,7 +152,7 @@ def test_a_whole_last_line_counts_without_its_newline(run, report):
 
 def test_a_run_without_an_epoch_is_shown(run, report):
     page = report(run("a", []))
-    assert page.rows()[1][2:] == ["–"] * 6 + ["unfinished, 0 epochs"]  # noqa: RUF001
+    assert page.rows()[1][2:] == ["–"] * 7 + ["unfinished, 0 epochs"]  # noqa: RUF001
     assert "No epoch has been recorded yet." in page.text
 
 

@@ -83,7 +83,18 @@ def test_the_bare_command_shows_the_help():
     bare = called()
     assert (bare.returncode, bare.stderr) == (0, "")
     assert bare.stdout == called("--help").stdout
-    for command in ("train", "compare", "demo", "predict", "inspect", "report", "bench", "paper"):
+    for command in (
+        "train",
+        "compare",
+        "tune",
+        "demo",
+        "predict",
+        "import",
+        "inspect",
+        "report",
+        "bench",
+        "paper",
+    ):
         assert f"\n  {command} " in bare.stdout
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lmc.data.graph import Graph
     from lmc.data.normalization import normalize
     from lmc.data.synthetic import synthetic
+    from lmc.data.tables import read_tables
     from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError, RunError
     from lmc.estimators.backward_sgd import BackwardSGD
     from lmc.estimators.cluster_gcn import ClusterGCN
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lmc.runs.fit import fit
     from lmc.runs.loaded_run import Run, load_run
     from lmc.runs.models import build_model
+    from lmc.runs.predictions import probabilities, write_predictions
     from lmc.sparse import CSR
     from lmc.training.callbacks import Callback
     from lmc.training.loop import Training
@@ -80,8 +82,11 @@ _MODULE_OF = {
     "partition": "lmc.batching.partition",
     "predict": "lmc.nn.inference",
     "prefetch": "lmc.batching.prefetch",
+    "probabilities": "lmc.runs.predictions",
+    "read_tables": "lmc.data.tables",
     "reserved_messages": "lmc.batching.reserved",
     "synthetic": "lmc.data.synthetic",
+    "write_predictions": "lmc.runs.predictions",
 }
 
 __all__ = [
@@ -122,8 +127,11 @@ __all__ = [
     "partition",
     "predict",
     "prefetch",
+    "probabilities",
+    "read_tables",
     "reserved_messages",
     "synthetic",
+    "write_predictions",
 ]
 
 

@@ -19,3 +19,7 @@ class ArgumentError(LMCError, ValueError):
 
 class RunError(LMCError, RuntimeError):
     """A run that cannot go on, such as one whose loss is not finite, or files that are not those of a run."""
+
+
+class DivergedError(RunError):
+    """A loss or a weight that is no finite number any more."""

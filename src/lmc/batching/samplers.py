@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,8 @@ from lmc.errors import ArgumentError
 
 # Addresses of the two random orders: which clusters meet in a batch, and which batch comes when.
 _GROUPS, _TURNS = 0, 1
+LEAST_CLUSTER = 3
+"""Nodes of a cluster that can be called one."""
 
 
 class Sampler(Protocol):
@@ -107,7 +110,13 @@ class ClusterSampler:
 
     @classmethod
     def cut(cls, graph: Graph, parts: int, options: BatchOptions) -> ClusterSampler:
-        """Of a graph that is cut as the options say."""
+        """Of a graph that is cut as the options say; clusters of one or two nodes are worth a warning."""
+        if parts * LEAST_CLUSTER > graph.num_nodes and parts > 1:
+            warnings.warn(
+                f"parts={parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
+                f"{LEAST_CLUSTER} each, almost no neighbours among them; fewer parts make better batches",
+                stacklevel=2,
+            )
         clusters = partition(graph, parts, options.partition, options.seed)
         return cls(graph, clusters, options.parts_per_batch, options.seed, options.fixed)
 

@@ -83,7 +83,9 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
         # One group after the other: together they would not fit in memory.
         result["seconds"] = seconds_of(_on(EPOCHS, load), rounds, "GCN", console)
         result["seconds"] |= seconds_of(_on(GCNII, load), rounds, "GCNII", console)
-        result["peak_bytes"] = peaks_of(_on({name: EPOCHS[name] for name in MEMORY}, load), "memory", console)
+        in_memory = _on({name: EPOCHS[name] for name in MEMORY}, load)
+        result["peak_bytes"] = peaks_of(in_memory, "memory of a step", console)
+        result["process_bytes"] = process_peaks_of(in_memory, "process peak", console)
         result["growth"] = seconds_of(GROWTH, rounds, "growth", console)
         result["curves"] = _curves(load, console)
     for table in tables.of(result):
@@ -119,13 +121,27 @@ def seconds_of(jobs: dict[str, Job], rounds: int, title: str, console: Console) 
 
 
 def peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict[str, int]:
-    """Peak memory of the second epoch of every row, when histories and the optimizer are in place."""
+    """What the second epoch of every row takes at most above features, graph and histories."""
     peaks = {}
     for name, job in track(jobs.items(), title, console=console):
         worker = Worker(*job, keep_buffers=False)
         try:
             worker.ask("epoch")
             peaks[name] = worker.ask("memory")
+        finally:
+            worker.close()
+    return peaks
+
+
+def process_peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict[str, int]:
+    """All that the process of every row held at most, in two epochs with their evaluations."""
+    peaks = {}
+    for name, job in track(jobs.items(), title, console=console):
+        worker = Worker(*job)
+        try:
+            for asked in ("epoch", "accuracy", "epoch", "accuracy"):
+                worker.ask(asked)
+            peaks[name] = worker.ask("process")
         finally:
             worker.close()
     return peaks

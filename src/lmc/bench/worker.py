@@ -39,6 +39,7 @@ class Worker:
     def ask(self, what: str) -> Any:
         """`"epoch"`: its seconds. `"memory"`: bytes at its peak above what is held between epochs.
 
+        `"process"`: bytes that it has held at most since it began, unless `"memory"` was asked for.
         `"accuracy"`: of the model as it is, on the validation nodes.
         """
         self._pipe.send(what)
@@ -65,6 +66,7 @@ def _serve(pipe: Connection, make: Make, load: Load, keep_buffers: bool) -> None
         answers: dict[str, Callable[[], Any]] = {
             "epoch": lambda: _seconds(row.epoch),
             "memory": lambda: _peak(row.epoch),
+            "process": memory_use.peak,
             "accuracy": row.accuracy,
         }
         while True:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 
 from lmc import __version__
-from lmc.cli import bench, compare, demo, inspect, paper, predict, report, train
+from lmc.cli import bench, compare, demo, import_tables, inspect, paper, predict, report, train, tune
 from lmc.cli.group import OneLineGroup
 
 __all__ = ["main"]
@@ -24,5 +24,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for module in (train, compare, demo, predict, inspect, report, bench, paper):
+for module in (train, compare, tune, demo, predict, import_tables, inspect, report, bench, paper):
     main.add_command(module.command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import click
@@ -14,15 +15,22 @@ from lmc.cli.paths import FILE, FOLDER
 @click.argument("run", type=FOLDER)
 @click.option("--data", default=None, help="Name or path of a graph; by default that of the run.")
 @click.option("--root", default=None, help="Folder to look for it in.")
+@click.option("--nodes", type=FILE, default=None, help="File of ids, one a line; by default all nodes.")
 @click.option("--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help="File.")
 @click.option("--model", default=None, help="module:function that made the model, if it was one of yours.")
-def command(run: Path, data: str | None, root: str | None, out: Path, model: str | None) -> None:
-    """Predict every node of a graph with a run's best weights: .parquet, .csv or .npz."""
-    from lmc.runs.predictions import check_suffix, write_predictions
+def command(
+    run: Path, data: str | None, root: str | None, nodes: Path | None, out: Path, model: str | None
+) -> None:
+    """Predict nodes of a graph, which needs no labels, with a run's best weights: .parquet, .csv or .npz."""
+    from lmc.runs.predictions import check_suffix, nodes_in_file, write_predictions
 
     check_suffix(out)
     loaded = lmc.load_run(run, model)
-    graph = lmc.load(data, root) if data else loaded.load_graph(root)
-    prediction = loaded.predict(graph)
-    write_predictions(out, graph, prediction, loaded.task)
+    graph = loaded.load_graph(data, root)
+    if data is not None and loaded.settings.get("data", {}).get("features") == "structure":
+        text = "data.features=structure says where a node is in the graph of the run, and nothing in another"
+        warnings.warn(text, stacklevel=1)
+    wanted = None if nodes is None else nodes_in_file(nodes, graph)
+    prediction = loaded.predict(graph, wanted)
+    write_predictions(out, graph, prediction, loaded.task, wanted, loaded.class_names)
     print(f"{out}: {len(prediction):,} nodes")

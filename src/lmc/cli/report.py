@@ -13,7 +13,14 @@ from lmc.cli.paths import FILE, FOLDER
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
 @click.option("--out", type=FILE, default=None, help="File; by default report.html in the first run.")
 def command(runs: tuple[Path, ...], out: Path | None) -> None:
-    """Write one HTML page about one or several runs."""
+    """Write one HTML page about runs, folders of several seeds or methods, or a search."""
     from lmc.report import write_report
+    from lmc.report.reported_run import run_folders
+    from lmc.report.study_page import write_study_page
+    from lmc.runs.study import STUDY
 
-    print(write_report(runs, out or runs[0] / "report.html"))
+    page = out or runs[0] / "report.html"
+    if len(runs) == 1 and (runs[0] / STUDY).exists():
+        print(write_study_page(runs[0], page))
+    else:
+        print(write_report([run for folder in runs for run in run_folders(folder)], page))

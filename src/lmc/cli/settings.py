@@ -22,6 +22,7 @@ def number_or_word(value: str) -> int | str:
 _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--data", "data.name", str, "Name or path of the graph."),
     ("--root", "data.root", str, "Folder to look for it in."),
+    ("--features", "data.features", str, "Made of the edges, for a graph without: degree or structure."),
     ("--model", "model.name", str, f"One of {', '.join(MODELS)}, or module:function of your own."),
     ("--hidden", "model.hidden", int, "Width of the hidden layers."),
     ("--layers", "model.layers", int, "Number of convolutions."),
@@ -48,12 +49,23 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
 ]
 
 
+SEEDS_FLAG = click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, each with the next seed."
+)
+
+
 def settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all the flags that are settings of a run."""
     options = [
         click.argument("config_file", metavar="[CONFIG.toml]", type=FILE, required=False),
         click.option("--preset", default=None, help="Settings of the paper, such as gcn-arxiv."),
         *(click.option(flag, _name(place), type=kind, help=text) for flag, place, kind, text in _FLAGS),
+        click.option(
+            "--metric",
+            "training_metrics",
+            multiple=True,
+            help="A further metric, such as macro_f1; again for more.",
+        ),
         click.option("--set", "more", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting."),
     ]
     return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
@@ -77,6 +89,7 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
         if is_own(name):  # on the command line: a file alone has no code imported
             allow_own_model(name)
     given = {place: options[_name(place)] for _, place, _, _ in _FLAGS} | {"method.name": method}
+    given["training.metrics"] = list(options["training_metrics"]) or None
     flags: dict[str, dict[str, Any]] = {}
     for place, value in given.items():
         section, _, key = place.partition(".")

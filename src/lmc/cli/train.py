@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import settings, tree_of
+from lmc.cli.settings import SEEDS_FLAG, settings, tree_of
 from lmc.errors import ArgumentError
-from lmc.runs.registry import METHODS
+from lmc.runs.registry import LOGGERS, METHODS
 
 # What may be said when a run goes on: the graph must be the same, wherever it is; a model of one's own is
 # named again, to have it imported.
@@ -25,25 +25,30 @@ CHANGEABLE = {
 }
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lmc.runs.config import Config
+    from lmc.training.callbacks import Callback
     from lmc.training.records import Result
 
 
 @click.command("train")
 @settings
 @click.option("--method", help=f"One of {', '.join(METHODS)}.")
-@click.option("--out", type=FOLDER, help="Folder of the run.")
+@SEEDS_FLAG
+@click.option("--out", type=FOLDER, help="Folder of the run; several seeds in it go on where they stopped.")
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with, perhaps with more --epochs.")
 @click.option("--quiet", is_flag=True, help="Errors only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per epoch.")
-@click.option("--tensorboard", is_flag=True, help="Also write for TensorBoard.")
+@click.option("--log", "loggers", multiple=True, help=f"Also tell {', '.join(LOGGERS)}; again for more.")
 def command(
     method: str | None,
+    seeds: int,
     out: Path | None,
     resume: Path | None,
     quiet: bool,
     as_json: bool,
-    tensorboard: bool,
+    loggers: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Train a model and keep the run in a folder."""
@@ -52,19 +57,46 @@ def command(
     from lmc.runs import run
     from lmc.runs.config import Config
     from lmc.runs.display import display_of
-    from lmc.runs.tensorboard import TensorBoard
 
     tree = tree_of(options, method)
     config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
     folder = resume or out or free_folder(_name(config))
-    callbacks = [display_of(Console(), quiet, as_json)]
-    if tensorboard:
-        callbacks.append(TensorBoard(folder / "tensorboard"))
-    result = run.train_run(config, folder, resume is not None, callbacks)
+
+    def watch(title: str) -> list[str | Callback]:
+        return [display_of(Console(), quiet, as_json, title), *loggers]
+
+    if seeds > 1:
+        if resume is not None:
+            raise ArgumentError("--seeds: the command that began them, with --out, goes on; without --resume")
+        _train_seeds(config, seeds, folder, watch, quiet or as_json)
+        return
+    result = run.train_run(config, folder, resume is not None, watch(""))
     if result.stopped == "interrupted":
         print(f"lmc: interrupted; {_afterwards(config, folder)}", file=sys.stderr)
     if not quiet and not as_json:
         _show(result, folder)
+
+
+def _train_seeds(
+    config: Config, count: int, folder: Path, watch: Callable[[str], list[str | Callback]], quiet: bool
+) -> None:
+    """A run for each seed in a folder of its own; then the mean of them, and a report."""
+    from rich.console import Console
+
+    from lmc.report import write_report
+    from lmc.runs.seeds import seeded, summarised, table, train_each, write_seeds
+
+    configs = seeded(config, count)
+    results = train_each(configs, folder, config.load_graph(), watch)
+    if results is None:
+        print(f"lmc: interrupted; the same command with --out {folder} goes on", file=sys.stderr)
+        return
+    seeds = summarised(configs, list(results.values()))
+    write_seeds(folder, seeds)
+    page = write_report([folder / name for name in configs], folder / "report.html")
+    if not quiet:
+        Console().print(table(seeds))
+        print(f"report: {page}")
 
 
 def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
@@ -75,6 +107,8 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     if out is not None or unknown:
         rule = "only --epochs, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
         raise ArgumentError(f"--resume: goes on with the settings of the run; {rule}")
+    if any(folder.glob("seed-*/config.toml")):
+        raise ArgumentError(f"--resume {folder}: holds several seeds; the command that began them goes on")
     kept = read_tree(folder)
     named, own = tree.get("model", {}).get("name"), kept.get("model", {}).get("name")
     if named is not None and named != own:
@@ -100,8 +134,11 @@ def _name(config: Config) -> str:
 def _show(result: Result, folder: Path) -> None:
     best = result.best
     if best is not None:
-        values = {split: getattr(best, split) for split in ("train", "val", "test")}
-        words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
-        print(f"best epoch {best.epoch}: {result.metric.name} {', '.join(words)}")
+        own = {split: getattr(best, split) for split in ("train", "val", "test")}
+        told = []
+        for name, values in {result.metric.name: own, **(best.metrics or {})}.items():
+            words = [f"{split} {value:.4f}" for split, value in values.items() if value is not None]
+            told.append(f"{name} {', '.join(words)}")
+        print(f"best epoch {best.epoch}: {'; '.join(told)}")
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

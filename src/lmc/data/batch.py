@@ -13,7 +13,7 @@ from torch import Tensor
 from lmc import kernels
 from lmc.data import rules
 from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
-from lmc.errors import ArgumentError, GraphError
+from lmc.errors import ArgumentError
 from lmc.sparse import CSR
 
 if TYPE_CHECKING:
@@ -73,16 +73,9 @@ class Batch:
     @staticmethod
     def of(graph: Graph, nodes: Any, scale: Any = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set; see `Graph.batch`."""
-        nodes = rules.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
-        if nodes.ndim != 1 or nodes.numel() == 0:
-            raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be (batch,), one or more")
-        nodes = rules.node_ids("nodes", nodes, graph.num_nodes).long()
+        nodes = rules.node_set(nodes, graph.num_nodes, "batch")
         if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
             raise ArgumentError(f"scale={scale!r}: must be a positive number")
-        ascending = nodes.sort().values
-        twice = ascending[1:][ascending.diff() == 0]
-        if twice.numel():
-            raise GraphError(f"nodes contains {int(twice[0])} twice: a batch is a set of nodes")
         if weights is not None:
             weights = rules.node_weights(weights, nodes.numel()).to(graph.x.dtype)
         return Batch.of_known(graph, nodes, float(scale), weights)

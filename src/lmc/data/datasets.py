@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import zipfile
 import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,12 @@ from scipy import sparse
 
 from lmc import memory_use
 from lmc.array_files import DAMAGED_ARRAY
-from lmc.data import published, storage
+from lmc.data import published, rules, storage
 from lmc.data.graph import Graph
-from lmc.data.pyg import MASKS
-from lmc.data.splits import random_split
+from lmc.data.made_features import Made
+from lmc.data.splits import MASKS, Role, masks_of_indices, random_split
 from lmc.data.synthetic import synthetic
-from lmc.errors import DatasetError, GraphError
+from lmc.errors import ArgumentError, DatasetError, GraphError
 from lmc.files import expanded, one_line, regular
 
 # What a damaged archive makes numpy and zipfile raise.
@@ -39,7 +38,13 @@ MOST_UNPACKED, MOST_RATIO = 1 << 28, 200
 """An archive that unpacks to more than this many bytes, and this many times its size, is refused."""
 
 
-def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
+def load(
+    name_or_path: str | Path,
+    root: str | Path | None = None,
+    *,
+    features: Made | None = None,
+    split: int | None = None,
+) -> Graph:
     """A graph by name or by path.
 
     - `"synthetic"`: `lmc.synthetic()`, which needs no file.
@@ -56,28 +61,44 @@ def load(name_or_path: str | Path, root: str | Path | None = None) -> Graph:
     file or folder of that name, then the files that were published. What is in none of them is downloaded
     into the first. Case, `-` and `_` in the names of published sets do not matter.
 
-    A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), `y`, features as dense `x` or as
-    CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`) or none, perhaps `edge_weight` and
-    `edge_attr`, and perhaps `train_mask`, `val_mask` and `test_mask`. Without masks 60 % of the nodes
-    train, 20 % validate and 20 % test, at random and always the same ones.
+    A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), and perhaps `y`; features as dense
+    `x` or as CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`); `edge_weight` and `edge_attr`; `id`, what
+    nodes are called; and `train_mask`, `val_mask` and `test_mask`, or the node numbers `train_idx`,
+    `val_idx` and `test_idx`. Without a split 60 % of the nodes train, 20 % validate and 20 % test, at random
+    and always the same ones.
+
+    Args:
+        name_or_path: which graph.
+        root: where to look for files first.
+        features: made of the edges, `"degree"` or `"structure"`, which replace its own; see
+            `Graph.with_features`. None keeps its own.
+        split: which of several splits, if the masks of a `.npz` are (nodes, k); None takes the first, with
+            a warning.
 
     >>> load("synthetic").num_classes
     10
     """
-    name = str(name_or_path)
-    graph = _loaded(name, root)
-    graph.remember_source(name, None if root is None else str(root))
+    graph = _load(str(name_or_path), root, split)
+    graph = graph if features is None else graph.with_features(features)
+    given = {"name": str(name_or_path), "root": root and str(root), "features": features, "split": split}
+    graph.remember_source({key: value for key, value in given.items() if value is not None})
     return graph
 
 
-def _loaded(name: str, root: str | Path | None) -> Graph:
-    found = _find(name, root)
+def _load(name: str, root: str | Path | None, split: int | None) -> Graph:
+    found = _find(name, root, split)
     if found is not None:
         return found()
     published_name = published.published_name(name)
     if published_name is None:
         raise DatasetError(_not_found(name, root))
-    return published.load(published_name, search_folders(root)[0])
+    return _of_one_split(split, published.load, published_name, search_folders(root)[0])
+
+
+def _of_one_split(split: int | None, load: Callable[..., Graph], *where: Any) -> Graph:
+    if split:
+        raise ArgumentError(f"split={split}: the graph has one split, 0")
+    return load(*where)
 
 
 def is_at_hand(name: str, root: str | Path | None = None) -> bool:
@@ -95,29 +116,29 @@ def search_folders(root: str | Path | None) -> list[Path]:
     return [expanded(Path(folder)) for folder in given if folder]
 
 
-def _find(name: str, root: str | Path | None) -> Callable[[], Graph] | None:
+def _find(name: str, root: str | Path | None, split: int | None = None) -> Callable[[], Graph] | None:
     """What loads the graph from where it is; None where it is nowhere."""
     if name == "synthetic":
-        return synthetic
-    own = _reader(expanded(Path(name)))
+        return partial(_of_one_split, split, synthetic)
+    own = _reader(expanded(Path(name)), split)
     if _is_path(name):
         return own
     published_name = published.published_name(name)
     for folder in search_folders(root):
         for spelling in _spellings(name, published_name):
-            found = _reader(folder / f"{spelling}.npz") or _reader(folder / spelling)
+            found = _reader(folder / f"{spelling}.npz", split) or _reader(folder / spelling, split)
             if found is not None:
                 return found
         if published_name is not None and published.is_in(published_name, folder):
-            return partial(published.load, published_name, folder)
+            return partial(_of_one_split, split, published.load, published_name, folder)
     return own
 
 
-def _reader(path: Path) -> Callable[[], Graph] | None:
+def _reader(path: Path, split: int | None) -> Callable[[], Graph] | None:
     if (path / storage.HEADER).is_file():
-        return partial(Graph.open, path)
+        return partial(_of_one_split, split, Graph.open, path)
     if path.suffix == ".npz" and path.is_file():
-        return partial(read_npz, path)
+        return partial(read_npz, path, split)
     return None
 
 
@@ -144,7 +165,7 @@ def _not_found(name: str, root: str | Path | None) -> str:
     return f"data set {name!r} is missing: {hint}Looked for {looked}; {rule}; {known}"
 
 
-def read_npz(file: Path) -> Graph:
+def read_npz(file: Path, split: int | None = None) -> Graph:
     """A graph from a plain `.npz` file; see `load` for what it holds."""
     try:
         with open(regular(file), "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as archive:
@@ -152,28 +173,36 @@ def read_npz(file: Path) -> Graph:
             arrays = {name: archive[name] for name in archive.files}
     except _UNREADABLE as error:
         raise DatasetError(f"{file}: not a readable .npz of plain arrays ({one_line(error)})") from None
-    missing = [name for name in ("indptr", "indices", "y") if name not in arrays]
+    missing = [name for name in ("indptr", "indices") if name not in arrays]
     if missing:
         raise DatasetError(f"{file}: array {missing[0]!r} is missing")
-    train, val, test = (arrays.get(name) for name in MASKS)
     try:
-        if train is None and val is None and test is None:
-            train, val, test = random_split(len(arrays["y"])).values()
         return Graph.from_csr(
             arrays["indptr"],
             arrays["indices"],
             _features(arrays),
-            arrays["y"],
-            train,
-            val,
-            test,
-            arrays.get("edge_weight"),
-            arrays.get("edge_attr"),
+            arrays.get("y"),
+            edge_weight=arrays.get("edge_weight"),
+            edge_attr=arrays.get("edge_attr"),
+            id=arrays.get("id"),
+            split=split,
+            **_masks(arrays),
         )
-    except GraphError as error:
-        raise GraphError(f"{file}: {error}") from None
+    except (GraphError, ArgumentError) as error:
+        raise type(error)(f"{file}: {error}") from None
     except (KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise DatasetError(f"{file}: not a graph ({one_line(error)})") from None
+
+
+def _masks(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The split of the file, as masks or as node numbers; a random one where labels have none."""
+    masks: dict[str, Any] = {name: arrays[name] for name in MASKS if name in arrays}
+    indices = {role: arrays[f"{role}_idx"] for role in get_args(Role) if f"{role}_idx" in arrays}
+    if indices and not masks:
+        return dict(masks_of_indices(indices, len(arrays["indptr"]) - 1))
+    if "y" in arrays and not masks:
+        return dict(random_split(len(arrays["y"])))
+    return masks
 
 
 def _check_promise(archive: np.lib.npyio.NpzFile, file: Path) -> None:
@@ -194,11 +223,7 @@ def _features(arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
         return arrays.get("x")
     data = np.asarray(arrays["x_data"])
     data = data if data.dtype == np.float64 else data.astype(np.float32)  # scipy has no half precision
-    dense, free = data.itemsize * math.prod(map(int, arrays["x_shape"])), memory_use.free()
-    if free is not None and dense > free:
-        raise GraphError(
-            f"x_shape = {arrays['x_shape'].tolist()}: {dense / 1e9:.2g} GB, {free / 1e9:.2g} GB are free"
-        )
+    rules.fits_dense(f"x_shape = {arrays['x_shape'].tolist()}", arrays["x_shape"], data.itemsize)
     entries = (data, arrays["x_indices"], arrays["x_indptr"])
     matrix = sparse.csr_array(entries, shape=tuple(arrays["x_shape"]))
     matrix.check_format(full_check=True)

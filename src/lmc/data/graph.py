@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
-from lmc.data import rules, storage
+from lmc.data import from_dgl, from_networkx, rules, storage
 from lmc.data.batch import Batch
-from lmc.data.pyg import MASKS, Role, union
+from lmc.data.edges import from_ends, from_rows, pattern_of
+from lmc.data.made_features import Made, made_features
+from lmc.data.nodes import GivenNodes, Nodes
+from lmc.data.pyg import check_roles, to_data, union
+from lmc.data.splits import MASKS, Role
 from lmc.errors import ArgumentError, GraphError
-from lmc.sparse import CSR, index_dtype
+from lmc.sparse import CSR
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -38,20 +41,24 @@ class Graph:
 
     Labels are one of three kinds (`task`): integer classes (`"multiclass"`), a matrix of zeros and ones
     (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is in no mask, or if
-    its class is -1 (in a multi-label matrix: its row); a mask loses its unlabelled nodes.
+    its class is -1 (in a multi-label matrix: its row) or its label is NaN; a mask loses its unlabelled
+    nodes. Only training needs labels and a training mask.
 
     Args:
         edge_index: (2, edges) node ids, sources above targets.
-        x: (nodes, features) finite; float64 stays, all else becomes float32. None for no features.
-        y: (nodes,) or (nodes, columns) labels.
-        train_mask: (nodes,) bool with at least one labelled node.
-        val_mask: (nodes,) bool, or None for no nodes.
-        test_mask: (nodes,) bool, or None for no nodes.
+        x: (nodes, features) finite, dense or sparse; float64 stays, all else becomes float32. None for none.
+        y: (nodes,) or (nodes, columns) labels; None for none: then all classes are -1, `num_classes` is 0.
+        train_mask: (nodes,) bool, or (nodes, k) for k splits; None for no nodes, as for the next two.
+        val_mask: (nodes,) or (nodes, k) bool.
+        test_mask: (nodes,) or (nodes, k) bool.
         edge_weight: (edges,) finite, or None.
         edge_attr: (edges, columns) finite features of the edges, for convolutions that read them, or None.
             Edges with features must not repeat.
         task: the labels' kind; None takes it from their type and shape.
         num_classes: None for as many as occur.
+        split: which of k splits is taken; None takes the first, with a warning.
+        id: (nodes,) integers or strings, what nodes are called where they come from; None for nothing.
+        class_names: one per class, or None.
 
     Raises:
         GraphError: one line that names the array, the first offending place, and the rule.
@@ -76,14 +83,17 @@ class Graph:
     """(edges, columns) in the order of `adjacency`, or None."""
     task: rules.Task
     num_classes: int
-    """The width of a prediction: classes, labels, or targets."""
+    """The width of a prediction: classes, labels, or targets; 0 where nothing is known of them."""
+    id: NDArray[Any] | None
+    """(nodes,) int64 or strings, what nodes are called where they come from, or None."""
+    class_names: tuple[str, ...] | None
 
     def __init__(
         self,
         edge_index: Any,
-        x: Any,
-        y: Any,
-        train_mask: Any,
+        x: Any = None,
+        y: Any = None,
+        train_mask: Any = None,
         val_mask: Any = None,
         test_mask: Any = None,
         edge_weight: Any = None,
@@ -91,26 +101,25 @@ class Graph:
         *,
         task: rules.Task | None = None,
         num_classes: int | None = None,
+        split: int | None = None,
+        id: Any = None,
+        class_names: Sequence[str] | None = None,
     ) -> None:
-        x, y = _tensor("x", x), rules.tensor("y", y)
-        num_nodes = rules.count_nodes(x, y)
-        ends = rules.edge_index("edge_index", rules.tensor("edge_index", edge_index), num_nodes)
-        weight = _weight(edge_weight, ends.shape[1])
-        source, target = ends.to(index_dtype(num_nodes)).numpy()
-        values = np.ones(len(source), np.float32) if weight is None else weight.numpy()
-        edges = sparse.coo_array((values, (target, source)), shape=(num_nodes, num_nodes))
-        self.adjacency = _merged(edges, weighted=weight is not None)
-        self.edge_attr = _edge_attr(edge_attr, source, target, self.adjacency)
-        self._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
+        masks = (train_mask, val_mask, test_mask)
+        nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names)
+        ends = rules.tensor("edge_index", edge_index)
+        num_nodes = nodes.count or rules.count_ends(ends)
+        self.adjacency, self.edge_attr = from_ends(ends, edge_weight, edge_attr, num_nodes)
+        self._set_nodes(nodes.checked(num_nodes))
 
     @classmethod
     def from_csr(
         cls,
         indptr: Any,
         indices: Any,
-        x: Any,
-        y: Any,
-        train_mask: Any,
+        x: Any = None,
+        y: Any = None,
+        train_mask: Any = None,
         val_mask: Any = None,
         test_mask: Any = None,
         edge_weight: Any = None,
@@ -118,61 +127,60 @@ class Graph:
         *,
         task: rules.Task | None = None,
         num_classes: int | None = None,
+        split: int | None = None,
+        id: Any = None,
+        class_names: Sequence[str] | None = None,
     ) -> Graph:
         """The same from rows of in-neighbours: node i receives from `indices[indptr[i]:indptr[i+1]]`.
 
         >>> Graph.from_csr([0, 1, 2], [1, 0], torch.eye(2), [0, 1], [True, True])
         Graph(2 nodes, 2 edges, 2 features, 2 classes, undirected)
         """
-        x, y = _tensor("x", x), rules.tensor("y", y)
-        num_nodes = rules.count_nodes(x, y)
+        masks = (train_mask, val_mask, test_mask)
+        nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names)
         indptr, indices = rules.tensor("indptr", indptr), rules.tensor("indices", indices)
-        indptr, indices = rules.csr(indptr, indices, num_nodes)
-        index = index_dtype(max(num_nodes, indices.numel()))
-        weight = _weight(edge_weight, indices.numel())
-        given = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
+        num_nodes = nodes.count or max(1, indptr.numel() - 1)
         graph = cls.__new__(cls)
-        if given.is_canonical():  # then it is taken as it is, and stays on disk if it is there
-            graph.adjacency = given
-            graph.edge_attr = None if edge_attr is None else _checked_attr(edge_attr, given.num_entries)
-        else:
-            graph.adjacency = _merged(given.to_scipy(), weighted=weight is not None)
-            source, target = given.indices.numpy(), given.row_ids().numpy()
-            graph.edge_attr = _edge_attr(edge_attr, source, target, graph.adjacency)
-        graph._set_nodes(x, y, (train_mask, val_mask, test_mask), task, num_classes)
+        graph.adjacency, graph.edge_attr = from_rows(indptr, indices, edge_weight, edge_attr, num_nodes)
+        graph._set_nodes(nodes.checked(num_nodes))
         return graph
 
-    def _set_nodes(
-        self,
-        x: Tensor | None,
-        y: Tensor,
-        masks: Iterable[Any],
-        task: rules.Task | None,
-        num_classes: int | None,
-    ) -> None:
-        num_nodes = self.num_nodes
-        self.x = rules.features(torch.empty(num_nodes, 0) if x is None else x, num_nodes)
-        given = {name: _mask(name, mask, num_nodes) for name, mask in zip(MASKS, masks, strict=True)}
-        rules.masks(given, num_nodes)
-        in_a_mask = torch.stack(list(given.values())).any(dim=0)
-        self.y, self.task, self.num_classes = rules.labels(y, in_a_mask, task, num_classes)
-        labelled = ~rules.unlabelled(self.y, self.task)
-        self.train_mask, self.val_mask, self.test_mask = (m & labelled for m in given.values())
-        rules.trainable(self.train_mask)
+    def _set_nodes(self, nodes: Nodes) -> None:
+        self.x, self.y, self.train_mask, self.val_mask, self.test_mask = nodes[:5]
+        self.task, self.num_classes, self.id, self.class_names = nodes[5:]
 
     # -- PyG in, PyG out -------------------------------------------------------------------------
 
     @classmethod
-    def from_pyg(cls, data: Data, *, task: rules.Task | None = None, num_classes: int | None = None) -> Graph:
-        """From `torch_geometric.data.Data`: x, y, edge_index, edge_weight, edge_attr and the masks.
+    def from_pyg(
+        cls,
+        data: Data,
+        *,
+        split: int | None = None,
+        split_idx: Mapping[str, Any] | None = None,
+        task: rules.Task | None = None,
+        num_classes: int | None = None,
+    ) -> Graph:
+        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, edge_weight, edge_attr, masks, id.
+
+        Args:
+            data: the graph; it needs neither labels nor masks.
+            split: which column of (nodes, k) masks is taken; None takes the first, with a warning.
+            split_idx: node numbers under `"train"`, `"valid"` and `"test"` instead of masks, as from
+                OGB's `get_idx_split()`; `data.train_idx` and the like are found without it.
+            task: the labels' kind; None takes it from their type and shape.
+            num_classes: None for as many as occur.
 
         >>> from torch_geometric.data import Data
-        >>> data = Data(torch.ones(2, 1), torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
-        >>> data.train_mask = torch.tensor([True, True])
+        >>> data = Data(torch.ones(2, 1), torch.tensor([[0], [1]]))
         >>> Graph.from_pyg(data)
-        Graph(2 nodes, 1 edges, 1 features, 2 classes, directed)
+        Graph(2 nodes, 1 edges, 1 features, no labels, directed)
+        >>> data.y = torch.tensor([0, 1])
+        >>> Graph.from_pyg(data, split_idx={"train": [0], "test": [1]}).test_mask
+        tensor([False,  True])
         """
-        return cls(**union([data], None, [""]), task=task, num_classes=num_classes)
+        given = union([data], None, [""], split_idx)
+        return cls(**given, split=split, task=task, num_classes=num_classes)
 
     @classmethod
     def from_pyg_list(
@@ -180,6 +188,7 @@ class Graph:
         graphs: Iterable[Data],
         roles: Sequence[Role] | None = None,
         *,
+        split: int | None = None,
         task: rules.Task | None = None,
         num_classes: int | None = None,
     ) -> Graph:
@@ -188,6 +197,7 @@ class Graph:
         Args:
             graphs: one `Data` each; node ids of the union count through them in order.
             roles: the split that each graph belongs to as a whole; None keeps each graph's own masks.
+            split: which column of (nodes, k) masks is taken; None takes the first, with a warning.
             task: the labels' kind; None takes it from their type and shape.
             num_classes: None for as many as occur.
 
@@ -198,28 +208,48 @@ class Graph:
         ([[0, 2], [1, 3]], [False, False, True, True])
         """
         graphs = list(graphs)
-        if not graphs:
-            raise GraphError("graphs has length 0: a union needs one or more")
-        if roles is not None and len(roles) != len(graphs):
-            raise GraphError(f"roles has length {len(roles)}: must be {len(graphs)}, one per graph")
-        for i, role in enumerate(roles or []):
-            if role not in get_args(Role):
-                raise GraphError(f"roles[{i}] = {role!r}: must be one of {', '.join(get_args(Role))}")
+        check_roles(len(graphs), roles)
         names = [f"graphs[{i}]." for i in range(len(graphs))]
-        return cls(**union(graphs, roles, names), task=task, num_classes=num_classes)
+        return cls(**union(graphs, roles, names), split=split, task=task, num_classes=num_classes)
 
     def to_pyg(self) -> Data:
         """`torch_geometric.data.Data` with the merged edges, ordered by target; the rest as it is."""
-        from torch_geometric.data import Data  # half the time of `import lmc`, for a few users of it
+        return to_data(self)
 
-        edge_index = torch.stack([self.adjacency.indices, self.adjacency.row_ids()]).long()
-        data = Data(x=self.x, edge_index=edge_index, y=self.y)
-        data.train_mask, data.val_mask, data.test_mask = (getattr(self, name) for name in MASKS)
-        if self.edge_weight is not None:
-            data.edge_weight = self.edge_weight
-        if self.edge_attr is not None:
-            data.edge_attr = self.edge_attr
-        return data
+    # -- other libraries -------------------------------------------------------------------------
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        features: str | Sequence[str] = "x",
+        label: str = "y",
+        weight: str = "weight",
+        task: rules.Task | None = None,
+        num_classes: int | None = None,
+    ) -> Graph:
+        """From a graph of NetworkX; an undirected edge becomes one in each direction.
+
+        Args:
+            graph: the graph; `train_mask`, `val_mask` and `test_mask` of its nodes are the split.
+            features: one attribute of the nodes or several, numbers or lists of numbers.
+            label: an attribute of the nodes; text is a class. A node that has none is unlabelled.
+            weight: an attribute of the edges.
+            task: the labels' kind; None takes it from their type and shape.
+            num_classes: None for as many as occur.
+
+        >>> import networkx
+        >>> Graph.from_networkx(networkx.karate_club_graph(), label="club").class_names
+        ('Mr. Hi', 'Officer')
+        """
+        given = from_networkx.arguments(graph, features, label, weight)
+        return cls(**given, task=task, num_classes=num_classes)
+
+    @classmethod
+    def from_dgl(cls, graph: Any, *, task: rules.Task | None = None, num_classes: int | None = None) -> Graph:
+        """From a homogeneous graph of DGL: feat, label and masks of `ndata`, weight of `edata`."""
+        return cls(**from_dgl.arguments(graph), task=task, num_classes=num_classes)
 
     # -- a folder on disk ------------------------------------------------------------------------
 
@@ -234,8 +264,11 @@ class Graph:
             arrays["edge_weight"] = self.edge_weight
         if self.edge_attr is not None:
             arrays["edge_attr"] = self.edge_attr
-        about = {"task": self.task, "num_classes": self.num_classes}
-        storage.save(Path(path), about, {name: array.numpy() for name, array in arrays.items()})
+        about: dict[str, Any] = {"task": self.task, "num_classes": self.num_classes}
+        if self.class_names is not None:
+            about["class_names"] = list(self.class_names)
+        named = {} if self.id is None else {"id": self.id}
+        storage.save(Path(path), about, {name: array.numpy() for name, array in arrays.items()} | named)
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
@@ -249,9 +282,12 @@ class Graph:
         Graph(2 nodes, 1 edges, 1 features, 2 classes, directed)
         """
         about, arrays = storage.open_folder(Path(path))
+        given: dict[str, Any] = dict(arrays)
         try:
-            graph = cls.from_csr(**arrays, task=about["task"], num_classes=about["num_classes"])
-            graph.remember_source(str(path), None)
+            width, names = about["num_classes"], about.get("class_names")
+            width = None if width == 0 else width  # there are no labels that would say otherwise
+            graph = cls.from_csr(**given, task=about["task"], num_classes=width, class_names=names)
+            graph.remember_source({"name": str(path)})
             return graph
         except (GraphError, ArgumentError) as error:
             raise GraphError(f"{path}: {error}") from None
@@ -260,21 +296,21 @@ class Graph:
 
     # -- where it is from ------------------------------------------------------------------------
 
-    _source: tuple[str, str | None] | None = None
+    _source: dict[str, Any] | None = None
     _as_loaded: tuple[CSR, Tensor, int] | None = None
 
-    def remember_source(self, name: str, root: str | None) -> None:
+    def remember_source(self, given: dict[str, Any]) -> None:
         """Keep what `lmc.load` was given."""
-        self._source, self._as_loaded = (name, root), (self.adjacency, self.x, self.x._version)
+        self._source, self._as_loaded = given, (self.adjacency, self.x, self.x._version)
 
     @property
-    def source(self) -> tuple[str, str | None] | None:
-        """The name or path that `lmc.load` takes, and its `root`; None for a graph made or changed in memory.
+    def source(self) -> dict[str, Any] | None:
+        """What `lmc.load` was given: `name` and more; None for a graph made or changed in memory.
 
         >>> import lmc
         >>> graph = lmc.load("synthetic")
         >>> graph.source
-        ('synthetic', None)
+        {'name': 'synthetic'}
         >>> graph.x = graph.x / 2
         >>> graph.source is None
         True
@@ -329,9 +365,9 @@ class Graph:
         if self.is_undirected:
             pattern = self.adjacency.without_diagonal()
         else:
-            either = _ones(self.adjacency).to_scipy() + _ones(self.transposed).to_scipy()
+            either = pattern_of(self.adjacency).to_scipy() + pattern_of(self.transposed).to_scipy()
             pattern = CSR.from_scipy(either).without_diagonal()
-        return _ones(pattern)
+        return pattern_of(pattern)
 
     def batch(self, nodes: Any, scale: float = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set.
@@ -349,58 +385,42 @@ class Graph:
         """
         return Batch.of(self, nodes, scale, weights)
 
+    # -- other graphs of it ----------------------------------------------------------------------
+
+    def with_features(self, x: Made | Any) -> Graph:
+        """The graph with other features.
+
+        Args:
+            x: (nodes, features); or a kind of features that are made of the edges. `"degree"` is how many
+                neighbours a node has; `"structure"` is where in the graph it is, by random vectors that are
+                added up over 1 to 4 hops, and says nothing about the nodes of another graph.
+
+        >>> Graph([[0, 1], [1, 0]], y=[0, 1]).with_features("structure")
+        Graph(2 nodes, 2 edges, 128 features, 2 classes, undirected)
+        """
+        made = made_features(self.neighbours, x) if isinstance(x, str) else rules.dense("x", x)
+        return self._with_x(made)
+
+    def to(self, dtype: torch.dtype) -> Graph:
+        """The graph with features of another type, float32 or float64; itself where they have it.
+
+        >>> Graph([[0], [1]], torch.ones(2, 1, dtype=torch.float64)).to(torch.float32).x.dtype
+        torch.float32
+        """
+        if dtype == self.x.dtype:
+            return self
+        if dtype not in (torch.float32, torch.float64):
+            raise ArgumentError(f"dtype={dtype}: features are torch.float32 or torch.float64")
+        return self._with_x(self.x.to(dtype))
+
+    def _with_x(self, x: Tensor) -> Graph:
+        other = copy.copy(self)  # what is known of the edges goes along
+        other.x = rules.features(x, self.num_nodes)
+        return other
+
     def __repr__(self) -> str:
         kind = "undirected" if self.is_undirected else "directed"
         width = "targets" if self.task == "regression" else "classes"
-        counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges"
-        sizes = f"{self.num_features:,} features, {self.num_classes:,} {width}"
-        return f"Graph({counts}, {sizes}, {kind})"
-
-
-def _weight(edge_weight: Any, num_edges: int) -> Tensor | None:
-    if edge_weight is None:
-        return None
-    return rules.edge_weight(rules.tensor("edge_weight", edge_weight), num_edges)
-
-
-def _checked_attr(edge_attr: Any, num_edges: int) -> Tensor:
-    return rules.edge_attr(rules.tensor("edge_attr", edge_attr), num_edges)
-
-
-def _edge_attr(edge_attr: Any, source: NDArray[Any], target: NDArray[Any], adjacency: CSR) -> Tensor | None:
-    """The features of the edges, in the order of the adjacency that was made of them."""
-    if edge_attr is None:
-        return None
-    checked = _checked_attr(edge_attr, len(source))
-    order = np.lexsort((source, target))
-    if adjacency.num_entries < len(source):
-        source, target = source[order], target[order]
-        twice = int(((np.diff(source) == 0) & (np.diff(target) == 0)).argmax())
-        edge = f"{source[twice]} -> {target[twice]}"
-        rule = "edges with features must not repeat; merge them, or leave edge_attr out"
-        raise GraphError(f"edge_attr: the edge {edge} is there twice; {rule}")
-    return checked[torch.from_numpy(order)]
-
-
-def _tensor(name: str, array: Any) -> Tensor | None:
-    return None if array is None else rules.tensor(name, array)
-
-
-def _merged(edges: sparse.sparray, *, weighted: bool) -> CSR:
-    """CSR of edges whose repetitions are added up; without values if every weight turns out to be 1."""
-    merged = CSR.from_scipy(edges)
-    if merged.values is None or (not weighted and merged.num_entries == edges.nnz):
-        return _ones(merged)
-    rules.finite("edge_weight, added up", merged.values, "edge weights must be finite")
-    return merged
-
-
-def _ones(matrix: CSR) -> CSR:
-    """The pattern of a matrix: every value one."""
-    return CSR(matrix.indptr, matrix.indices, None, matrix.num_cols)
-
-
-def _mask(name: str, mask: Any, num_nodes: int) -> Tensor:
-    if mask is None:
-        return torch.zeros(num_nodes, dtype=torch.bool)
-    return rules.tensor(name, mask)
+        labels = f"{self.num_classes:,} {width}" if self.num_classes else "no labels"
+        counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        return f"Graph({counts}, {labels}, {kind})"

@@ -63,6 +63,11 @@ def propagated(graph: Graph, norm: Norm = "gcn") -> Tensor:
     return _once(graph, norm, "propagated", lambda: normalize(graph, norm).times(x, x[:0]))
 
 
+def known_sums(graph: Graph, norm: Norm = "gcn") -> Tensor | None:
+    """(nodes, features) A X, where it was computed already."""
+    return _cache.get(graph, {}).get((str(norm), "propagated"))
+
+
 def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> Kept:
     """What `compute` gives, kept for as long as the graph lives."""
     known = _cache.setdefault(graph, {})

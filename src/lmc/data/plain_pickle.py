@@ -3,6 +3,9 @@
 A pickle is a list of operations for a stack machine. This machine knows those that plain data need. A name in
 the file, such as `numpy.dtype`, stands for a function of this module or for nothing: no name is looked up, no
 class of the file's choice is made, and no array is larger than the bytes that the file has for it.
+
+A subclass of `pickle.Unpickler` would be shorter, but its `find_class` guards names alone: nine bytes that
+put a value far into the memo take gigabytes, and a tuple as a key can end the process or keep it for ever.
 """
 
 from __future__ import annotations
@@ -207,7 +210,7 @@ class _Machine:
         if not isinstance(target, dict):
             raise ValueError(f"it sets an item of a {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # Of a deeply nested tuple, the hash alone would end the process.
+            # Of a deep tuple, the hash alone would end the process; of one that doubles, it would never end.
             if not isinstance(key, (int, str)):
                 raise ValueError(f"it has a {type(key).__name__} as a key")
             target[key] = value

@@ -2,48 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lmc.data import rules
+from lmc.data.ids import original_ids
+from lmc.data.splits import MASKS, ROLE_OF, Role, masks_of_indices
 from lmc.errors import GraphError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-Role = Literal["train", "val", "test"]
-MASKS = ("train_mask", "val_mask", "test_mask")
+    from lmc.data.graph import Graph
+
 OF_EDGES = ("edge_weight", "edge_attr")
+OF_NODES = ("x", "y", *MASKS)
 
 
-def union(graphs: Sequence[Data], roles: Sequence[Role] | None, names: Sequence[str]) -> dict[str, Any]:
+def check_roles(graphs: int, roles: Sequence[Role] | None) -> None:
+    """Raise GraphError unless there is a graph, and a role for each where there are roles."""
+    if graphs == 0:
+        raise GraphError("graphs has length 0: a union needs one or more")
+    if roles is not None and len(roles) != graphs:
+        raise GraphError(f"roles has length {len(roles)}: must be {graphs}, one per graph")
+    for i, role in enumerate(roles or []):
+        if role not in get_args(Role):
+            raise GraphError(f"roles[{i}] = {role!r}: must be one of {', '.join(get_args(Role))}")
+
+
+def union(
+    graphs: Sequence[Data],
+    roles: Sequence[Role] | None,
+    names: Sequence[str],
+    split_idx: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The arguments of `Graph` for the disjoint union; `names` are the graphs' names in errors."""
-    parts = [_fields(data, name) for data, name in zip(graphs, names, strict=True)]
+    read = [_fields(data, name, split_idx) for data, name in zip(graphs, names, strict=True)]
+    parts, sizes = [part for part, _ in read], [nodes for _, nodes in read]
     if roles is not None:
-        for part, role in zip(parts, roles, strict=True):
-            nodes = len(part["y"])
+        for part, nodes, role in zip(parts, sizes, roles, strict=True):
             part |= {f"{known}_mask": torch.full((nodes,), known == role) for known in get_args(Role)}
     start = 0
-    for part in parts:
+    for part, nodes in zip(parts, sizes, strict=True):
         part["edge_index"] = part["edge_index"] + start
-        start += len(part["y"])
-    return {field: _joined(field, parts, names) for field in (*parts[0], "x", *OF_EDGES)}
+        start += nodes
+    joined: dict[str, Any] = {
+        field: _joined(field, parts, names) for field in ("edge_index", *OF_NODES, *OF_EDGES)
+    }
+    joined["id"] = _joined_ids(graphs, sizes)
+    if joined["x"] is None and joined["y"] is None:  # then nothing else says how many nodes there are
+        joined["y"] = torch.full((start,), -1)
+    return joined
 
 
-def _fields(data: Data, name: str) -> dict[str, Tensor]:
-    """The arrays of one graph, each of the length that its nodes or edges ask for."""
-    found = {}
-    for field in ("edge_index", "y", "x", *OF_EDGES, *MASKS):
+def _fields(data: Data, name: str, split_idx: Mapping[str, Any] | None) -> tuple[dict[str, Tensor], int]:
+    """The arrays of one graph, each of the length that its nodes or edges ask for; how many nodes."""
+    found = _edges(data, name)
+    for field in OF_NODES:
         value = getattr(data, field, None)
         if value is not None:
-            found[field] = rules.tensor(f"{name}{field}", value)
-    for field in ("edge_index", "y"):
-        if field not in found:
-            raise GraphError(f"{name}{field} is missing: a graph needs it")
-    nodes = rules.count_nodes(found.get("x"), found["y"], name)
+            found[field] = (rules.dense if field == "x" else rules.tensor)(f"{name}{field}", value)
+    if "edge_index" not in found:
+        raise GraphError(f"{name}edge_index is missing: a graph needs it, or adj_t")
+    counted = rules.count_nodes(found.get("x"), found.get("y"), prefix=name)
+    nodes = counted if counted is not None else _said(data, found["edge_index"])
     found["edge_index"] = rules.edge_index(f"{name}edge_index", found["edge_index"], nodes)
     edges = found["edge_index"].shape[1]
     for field, value in found.items():
@@ -51,9 +77,56 @@ def _fields(data: Data, name: str) -> dict[str, Tensor]:
         if field != "edge_index" and (value.ndim == 0 or len(value) != length):
             rule = f"must be {length} long, one per {'edge' if field in OF_EDGES else 'node'}"
             raise GraphError(f"{name}{field} has shape {tuple(value.shape)}: {rule}")
+    indices = split_idx if split_idx is not None else _indices(data)
+    if indices:
+        found |= masks_of_indices(indices, nodes, f"{name}split_idx")
     for field in MASKS:
         found.setdefault(field, torch.zeros(nodes, dtype=torch.bool))
-    return found
+    return found, nodes
+
+
+def _edges(data: Data, name: str) -> dict[str, Tensor]:
+    """`edge_index`, or what `adj_t` says in its place, and what edges have."""
+    adjacency = getattr(data, "adj_t", None)
+    if getattr(data, "edge_index", None) is not None or adjacency is None:
+        given = {field: getattr(data, field, None) for field in ("edge_index", *OF_EDGES)}
+    else:
+        target, source, value = _entries(adjacency, f"{name}adj_t")
+        given = {"edge_index": torch.stack([source.long(), target.long()])}
+        if value is not None:
+            given["edge_weight" if value.ndim == 1 else "edge_attr"] = value
+    return {field: rules.tensor(f"{name}{field}", each) for field, each in given.items() if each is not None}
+
+
+def _entries(matrix: Any, name: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows, columns and values of a sparse tensor of torch, or of `torch_sparse.SparseTensor`."""
+    if isinstance(matrix, Tensor) and matrix.layout != torch.strided:
+        entries = matrix.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        row, column = entries.indices()
+        return row, column, _unless_ones(entries.values())
+    if hasattr(matrix, "coo"):
+        row, column, value = matrix.coo()
+        return row, column, value
+    raise GraphError(f"{name}: {type(matrix).__name__} is not a sparse tensor")
+
+
+def _unless_ones(values: Tensor) -> Tensor | None:
+    """Torch has no sparse tensor without values: ones are those of a graph without weights."""
+    return None if values.ndim == 1 and bool((values == 1).all()) else values
+
+
+def _said(data: Data, edge_index: Tensor) -> int:
+    """How many nodes there are, where there are neither features nor labels."""
+    said = dict(getattr(data, "_store", {})).get("num_nodes")
+    if said is not None:
+        return int(said)
+    return int(edge_index.max()) + 1 if edge_index.numel() else 1
+
+
+def _indices(data: Data) -> dict[str, Any]:
+    """The node numbers of a split that is not given as masks, such as `train_idx`."""
+    found = {name: getattr(data, f"{name}_idx", None) for name in ROLE_OF}
+    return {name: nodes for name, nodes in found.items() if nodes is not None}
 
 
 def _joined(field: str, parts: Sequence[dict[str, Tensor]], names: Sequence[str]) -> Tensor | None:
@@ -71,3 +144,25 @@ def _joined(field: str, parts: Sequence[dict[str, Tensor]], names: Sequence[str]
             rule = f"{names[0]}{field} has {tuple(arrays[0].shape)}, other columns"
             raise GraphError(f"{name}{field} has shape {tuple(array.shape)}: {rule}")
     return torch.cat(arrays)
+
+
+def _joined_ids(graphs: Sequence[Data], sizes: Sequence[int]) -> Any:
+    """The nodes' original ids, where every graph has one per node under `id`: PyG has no name for them."""
+    ids: list[Any] = [getattr(data, "id", None) for data in graphs]
+    if not all(np.ndim(each) == 1 and len(each) == nodes for each, nodes in zip(ids, sizes, strict=True)):
+        return None
+    return np.concatenate([original_ids(each) for each in ids])
+
+
+def to_data(graph: Graph) -> Data:
+    """As PyG's `Data`, edges in the order of their targets; what the graph lacks is left out."""
+    from torch_geometric.data import Data  # half the time of `import lmc`, for a few users of it
+
+    edge_index = torch.stack([graph.adjacency.indices, graph.adjacency.row_ids()]).long()
+    data = Data(x=graph.x, edge_index=edge_index, y=graph.y if graph.num_classes else None)
+    for name in (*MASKS, *OF_EDGES):
+        if getattr(graph, name) is not None:
+            setattr(data, name, getattr(graph, name))
+    if graph.id is not None:
+        data.id = graph.id.tolist() if graph.id.dtype.kind == "U" else torch.from_numpy(graph.id)
+    return data

@@ -11,8 +11,7 @@ import torch
 
 from lmc.data.graph import Graph
 from lmc.data.planetoid import read_planetoid
-from lmc.data.pyg import Role
-from lmc.data.splits import random_split
+from lmc.data.splits import Role, random_split
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
-from lmc import checks
+from lmc import checks, memory_use
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 
 Task = Literal["multiclass", "multilabel", "regression"]
 MOST_CLASSES = 1 << 16
 """The most that labels alone may imply, on a graph of fewer nodes: a larger label is a mistake."""
+MOST_GUESSED = 1000
+"""Real numbers that are whole and smaller look like classes."""
 
 
 def tensor(name: str, array: Any) -> Tensor:
@@ -32,16 +38,48 @@ def tensor(name: str, array: Any) -> Tensor:
     return result
 
 
-def count_nodes(x: Tensor | None, y: Tensor, prefix: str = "") -> int:
-    """How many nodes there are: the rows of the features, or of the labels where there are none."""
-    if x is None:
+def dense(name: str, matrix: Any) -> Tensor:
+    """`tensor`, also of a sparse matrix of torch, torch_sparse or scipy, if there is memory for it."""
+    if isinstance(matrix, Tensor) and matrix.layout != torch.strided:
+        fits_dense(f"{name} has shape {tuple(matrix.shape)}", matrix.shape, matrix.element_size())
+        return tensor(name, matrix.detach().to_dense())
+    if hasattr(matrix, "coo") and hasattr(matrix, "to_dense"):  # of torch_sparse
+        fits_dense(f"{name} has shape {tuple(matrix.sizes())}", matrix.sizes(), 4)
+        return tensor(name, matrix.to_dense())
+    if sparse.issparse(matrix):
+        fits_dense(f"{name} has shape {matrix.shape}", matrix.shape, matrix.dtype.itemsize)
+        return tensor(name, matrix.toarray())
+    return tensor(name, matrix)
+
+
+def fits_dense(what: str, shape: Any, itemsize: int) -> None:
+    """Raise GraphError where a matrix of this shape is larger than the memory that is free."""
+    needed, free = itemsize * math.prod(map(int, shape)), memory_use.free()
+    if free is not None and needed > free:
+        raise GraphError(f"{what}: {needed / 1e9:.2g} GB, {free / 1e9:.2g} GB are free")
+
+
+def count_nodes(
+    x: Tensor | None, y: Tensor | None, ids: NDArray[Any] | None = None, prefix: str = ""
+) -> int | None:
+    """How many nodes there are: the rows of the features, or else of the labels, or else of the ids."""
+    if x is not None:
+        if x.ndim != 2 or len(x) == 0:
+            shape = tuple(x.shape)
+            raise GraphError(f"{prefix}x has shape {shape}: must be (nodes, features) with a node or more")
+        return len(x)
+    if y is not None:
         if y.ndim == 0 or len(y) == 0:
             raise GraphError(f"{prefix}y has shape {tuple(y.shape)}: must be (nodes,) or (nodes, columns)")
         return len(y)
-    if x.ndim != 2 or len(x) == 0:
-        shape = tuple(x.shape)
-        raise GraphError(f"{prefix}x has shape {shape}: must be (nodes, features) with a node or more")
-    return len(x)
+    return None if ids is None else len(ids)
+
+
+def count_ends(ends: Tensor) -> int:
+    """How many nodes there are where nothing but edges is known: up to the largest of their ends."""
+    count = max(1, int(ends.max()) + 1) if ends.numel() else 1
+    fits_dense(f"edge_index has {count - 1}", (count,), 64)
+    return count
 
 
 def _first(mask: Tensor) -> tuple[int, ...]:
@@ -169,6 +207,19 @@ def masks(given: dict[str, Tensor], num_nodes: int) -> None:
         seen[name] = mask
 
 
+def node_set(nodes: Any, num_nodes: int, of: str) -> Tensor:
+    """(nodes,) int64, one or more, none twice; `of` says of what they are a set."""
+    nodes = tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
+    if nodes.ndim != 1 or nodes.numel() == 0:
+        raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be ({of},), one or more")
+    ids = node_ids("nodes", nodes, num_nodes).long()
+    ascending = ids.sort().values
+    twice = ascending[1:][ascending.diff() == 0]
+    if twice.numel():
+        raise GraphError(f"nodes contains {int(twice[0])} twice: a {of} is a set of nodes")
+    return ids
+
+
 def task_of(y: Tensor) -> Task:
     """What the labels' type and shape say: integers are classes, a 0/1 matrix is multi-label."""
     if not y.is_floating_point() and y.ndim == 1:
@@ -179,22 +230,22 @@ def task_of(y: Tensor) -> Task:
 
 
 def unlabelled(y: Tensor, task: Task) -> Tensor:
-    """(nodes,) where the label is -1 (classes) or a row of -1 (multi-label)."""
+    """(nodes,) where the label is -1 (classes), a row of -1 (multi-label) or no number (all but classes)."""
     if task == "multiclass":
         return y == -1
-    if task == "multilabel":
-        return (y == -1).all(dim=1)
-    return torch.zeros(y.shape[0], dtype=torch.bool)
+    missing = y.isnan().reshape(len(y), -1).all(dim=1)
+    return missing | (y == -1).all(dim=1) if task == "multilabel" else missing
 
 
 def labels(
-    y: Tensor, in_a_mask: Tensor, task: Task | None, num_classes: int | None
+    y: Tensor | None, in_a_mask: Tensor, task: Task | None, num_classes: int | None
 ) -> tuple[Tensor, Task, int]:
     """Labels of one of three kinds; returns them, their kind and the width of a prediction.
 
     Args:
         y: (nodes,) integer classes; (nodes, classes) zeros and ones; or (nodes,) or
-            (nodes, targets) real numbers. (nodes, 1) integers count as (nodes,).
+            (nodes, targets) real numbers. (nodes, 1) classes count as (nodes,). None for no labels:
+            then every class is -1, and there are no classes.
         in_a_mask: (nodes,) bool; the labels of other nodes are only looked at where they are integers.
         task: the kind, or None to take it from the type and shape of `y`.
         num_classes: how many classes there are, or None for those that occur.
@@ -204,27 +255,34 @@ def labels(
     if task is not None:
         checks.one_of("task", task, Task)
     num_nodes = in_a_mask.numel()
+    if y is None:
+        if task not in (None, "multiclass"):
+            raise ArgumentError(f"task={task!r}: y is None, and labels that are not there are of no kind")
+        y = torch.full((num_nodes,), -1)
     right = y.ndim in (1, 2) and y.shape[0] == num_nodes
     _require_shape("y", y, right, f"must be ({num_nodes},) or ({num_nodes}, columns)")
-    if y.ndim == 2 and y.shape[1] == 1 and not y.is_floating_point():
+    if y.ndim == 2 and y.shape[1] == 1 and (task == "multiclass" or not y.is_floating_point()):
         y = y[:, 0]
-    task = task or task_of(y)
+    if task is None:
+        task = task_of(y)
+        if task == "regression":
+            _advise_classes(y)
     if task == "multiclass":
         _require_shape("y", y, y.ndim == 1, f"must be ({num_nodes},) for classes")
-        y = integers("y", y, "classes must be integers").long()
+        y = _whole(y) if y.is_floating_point() else integers("y", y, "classes must be integers").long()
         if num_classes is None:
             most = max(MOST_CLASSES, num_nodes)
             _reject("y", y, y >= most, f"classes must be below {most}, unless num_classes says how many")
-            num_classes = max(1, int(y.max()) + 1)
+            num_classes = max(0, int(y.max()) + 1)
         rule = f"classes must be in 0..{num_classes - 1}, or -1 for unlabelled"
         _reject("y", y, (y < -1) | (y > num_classes - 1), rule)
         return y, task, num_classes
 
     y = y if y.dtype == torch.float64 else y.float()
-    judged = in_a_mask & ~unlabelled(y, task) if y.ndim == 2 else in_a_mask
-    judged = judged.view(-1, *[1] * (y.ndim - 1))
     if task == "multilabel":
         _require_shape("y", y, y.ndim == 2, f"must be ({num_nodes}, classes) for multi-label")
+    judged = (in_a_mask & ~unlabelled(y, task)).view(-1, *[1] * (y.ndim - 1))
+    if task == "multilabel":
         rule = "multi-label entries must be 0 or 1, or the whole row -1 for unlabelled"
         _reject("y", y, judged & (y != 0) & (y != 1), rule)
     else:
@@ -233,6 +291,35 @@ def labels(
     if num_classes not in (None, width):
         raise ArgumentError(f"num_classes={num_classes}: y has {width} columns")
     return y, task, width
+
+
+def _whole(y: Tensor) -> Tensor:
+    """(nodes,) int64 classes of real numbers, -1 where there is none."""
+    known = ~y.isnan()
+    _reject("y", y, known & (y.frac() != 0), "classes must be whole numbers")
+    return torch.where(known, y, -1).long()
+
+
+def _advise_classes(y: Tensor) -> None:
+    """Say so where targets of a regression look like classes in the wrong type."""
+    known = y[~y.isnan()]
+    if known.numel() == 0 or (y.ndim == 2 and y.shape[1] > 1):
+        return
+    low, high = float(known.min()), float(known.max())
+    if low >= -1 and high < MOST_GUESSED and bool((known.frac() == 0).all()):
+        warnings.warn(
+            f"y: whole numbers of type {y.dtype}, {low:g} to {high:g}, are taken as targets of a regression; "
+            "task='multiclass', or integers, makes them classes; task='regression' keeps them",
+            stacklevel=5,
+        )
+
+
+def class_names(names: tuple[Any, ...], num_classes: int) -> None:
+    """One string per class."""
+    if not all(isinstance(name, str) for name in names):
+        raise GraphError(f"class_names={checks.shown(names)}: must be strings")
+    if len(names) != num_classes:
+        raise GraphError(f"class_names has length {len(names)}: must be {num_classes}, one per class")
 
 
 def trainable(train_mask: Tensor) -> None:

@@ -19,6 +19,9 @@ class ClusterGCN(Estimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
+    def prepare_graph(self) -> None:
+        """Nothing: a step reads its own subgraph alone."""
+
     def trained_on(self, batch: Batch) -> Batch:
         """The subgraph of the batch: there is no halo."""
         return batch.induced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +14,18 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
+from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
+from lmc.data.normalization import propagated
 from lmc.errors import ArgumentError
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss, loss_of
 from lmc.estimators.placement import Placement
-from lmc.estimators.step import Step
-from lmc.malloc import keep_large_buffers
-from lmc.nn.model import Model, boundary_widths
+from lmc.estimators.step import Step, first_messages_are_features
+from lmc.malloc import keep_large_buffers, trim_free_memory
+from lmc.nn.model import LinearLayer, Model, boundary_widths
 
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
@@ -71,8 +74,8 @@ class Estimator(ABC):
         """What replaces the values outside of the batch at this step; here, they are dropped."""
         return HaloPolicy()
 
-    def remembered(self, depth: int) -> tuple[range, range]:
-        """The layers after which embeddings and auxiliary variables are kept, from 1 to `depth`."""
+    def remembered(self, model: Model) -> tuple[range, range]:
+        """The layers of a model, counted from 1, after which embeddings and auxiliary variables are kept."""
         return range(0), range(0)
 
     # -- what every method does ----------------------------------------------------------------------
@@ -99,17 +102,34 @@ class Estimator(ABC):
             histories: makes the store of one boundary's historical values, from nodes, width and type.
         """
         checks.one_of("init", init, Init)
+        rules.trainable(graph.train_mask)
+        if graph.num_features == 0:
+            warnings.warn(
+                "the graph has no features: its nodes look alike to a model; "
+                "graph.with_features('structure'), or --features structure, makes some of its edges",
+                stacklevel=2,
+            )
         seed, widths = checks.whole_number("seed", seed, 0), boundary_widths(model, graph)
         keep_large_buffers()
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths, self._make_history = loss or loss_of(graph.task), widths, histories
         self.placement = Placement.of(graph)
         vars(self).pop("whole", None)  # it belongs to the graph before
+        self.prepare_graph()
         self.reset()
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
         self._step = 0
+
+    def prepare_graph(self) -> None:
+        """Build all that every step will read of the graph, before histories take what room there is."""
+        for layer in self.model.layers:
+            layer.prepare_graph(self.graph)
+        first = self.model.layers[0]
+        if isinstance(first, LinearLayer) and first_messages_are_features(self.model):
+            propagated(self.graph, first.aggregation)
+        trim_free_memory()
 
     def prepare(self, batch: Batch) -> None:
         """Build all that a step will read of a batch; meant for the background, see `lmc.prefetch`."""

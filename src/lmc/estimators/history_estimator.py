@@ -12,6 +12,7 @@ from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History
 from lmc.nn.dropout import without_dropout
+from lmc.nn.model import Model
 
 
 class HistoryEstimator(Estimator):
@@ -29,9 +30,9 @@ class HistoryEstimator(Estimator):
     def __post_init__(self) -> None:
         checks.one_of("precision", self.precision, Precision)
 
-    def remembered(self, depth: int) -> tuple[range, range]:
+    def remembered(self, model: Model) -> tuple[range, range]:
         """Embeddings alone."""
-        return range(1, depth), range(0)
+        return range(1, len(model.layers)), range(0)
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """Historical embeddings, and no derivatives."""
@@ -42,7 +43,7 @@ class HistoryEstimator(Estimator):
         super().reset()
         dtype = torch.float16 if self.precision == "half" else self.placement.dtype
         nodes, widths, make = self.graph.num_nodes, self._widths, self._make_history
-        embeddings, auxiliaries = self.remembered(len(widths))
+        embeddings, auxiliaries = self.remembered(self.model)
         self.embeddings = {layer: make(nodes, widths[layer - 1], dtype) for layer in embeddings}
         self.auxiliaries = {layer: make(nodes, widths[layer - 1], dtype) for layer in auxiliaries}
         if self._init == "exact":

@@ -15,6 +15,7 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Precision
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
+from lmc.nn.model import Model
 
 Score = Literal["x^2", "2x-x^2", "x", "1", "sin"]
 
@@ -62,11 +63,16 @@ class LMC(HistoryEstimator):
             raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1]")
         checks.one_of("score", self.score, Score)
 
-    def remembered(self, depth: int) -> tuple[range, range]:
-        """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it."""
+    def remembered(self, model: Model) -> tuple[range, range]:
+        """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it.
+
+        Auxiliaries of the first layer serve what comes before its aggregation: without parameters there,
+        nothing would read them. Parameters that are frozen count, since they may be thawed.
+        """
         if not self.compensate_backward:
-            return super().remembered(depth)
-        return range(1, depth + 1), range(1, depth)
+            return super().remembered(model)
+        depth = len(model.layers)
+        return range(1, depth + 1), range(1 if model.parameters_before_first else 2, depth)
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """Mixes by the β of this batch."""

@@ -126,8 +126,7 @@ class Step:
         loss, from_head, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
         from_halo_losses = self._halo_losses(forward) if halo.reads_losses else []
         v_halo = self._auxiliaries(len(passes), v, lambda: from_halo_losses[-1])
-        before_first = [*model.encoder.parameters(), *model.layers[0].message.parameters()]
-        trains_before_first = any(p.requires_grad for p in before_first)
+        trains_before_first = any(p.requires_grad for p in model.parameters_before_first)
         at_initial: Tensor | None = None
 
         for place in range(len(passes) - 1, 0, -1):  # line 11

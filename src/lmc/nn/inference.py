@@ -4,76 +4,215 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lmc import checks
+from lmc.data import rules
 from lmc.data.graph import Graph
-from lmc.nn.model import Model, check_model
+from lmc.data.normalization import normalize
+from lmc.data.subgraph import heard, subgraph
+from lmc.errors import GraphError
+from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of
 from lmc.nn.module_context import evaluation_mode
-from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
+from lmc.sparse import CSR
+
+COLUMNS = 32
+"""That are added up together where sums take the place of messages: with fewer it takes longer."""
 
 
-def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 15) -> Tensor:
-    """(nodes, out) predictions in evaluation mode, rows in the graph's own order.
+def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: Any = None) -> Tensor:
+    """(nodes, out) predictions in evaluation mode, rows in the graph's own order, or in that of `nodes`.
 
-    At most two matrices of (nodes, width) are in memory at a time, besides the features; a model whose
-    layers read its input (GCNII) has a third, and one whose head jumps to every layer has them all.
+    The graph needs no labels, and its features are taken in the type of the model's weights.
+
+    Besides the features one matrix of (nodes, width) is in memory at a time, and `COLUMNS` columns of one
+    more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums
+    (GraphSAGE, a residual) or cannot add them up (attention) has two matrices; a model whose layers read its
+    input (GCNII) has one more, and one whose head jumps to every layer has them all.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
         model: the model, which is left as it was.
         rows_at_once: how many nodes are computed together.
+        nodes: (any,) the nodes to predict; None for all. Of a few, only what reaches them is computed.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
     >>> model = lmc.GCN(graph.num_features, 16, graph.num_classes, layers=2)
     >>> torch.allclose(lmc.predict(graph, model), model(graph), atol=1e-6)
     True
+    >>> lmc.predict(graph, model, nodes=[7, 3]).shape
+    torch.Size([2, 10])
     """
     check_model(model)
-    model.widths(graph)
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
-    nodes = torch.arange(graph.num_nodes)
+    if nodes is None:
+        return _predict_all(in_type_of(model, graph), model, rows_at_once)
+    wanted = rules.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
+    if wanted.ndim != 1 or wanted.numel() == 0:
+        raise GraphError(f"nodes has shape {tuple(wanted.shape)}: must be (nodes,), one or more")
+    wanted = rules.node_ids("nodes", wanted, graph.num_nodes).long()
+    around = _reaching(graph, wanted, model)
+    if around is None:
+        return _predict_all(in_type_of(model, graph), model, rows_at_once)[wanted]
+    part = in_type_of(model, subgraph(graph, around))
+    return _predict_all(part, model, rows_at_once)[torch.searchsorted(around, wanted)]
 
-    def by_rows(compute: Callable[[slice], Tensor]) -> Tensor:
-        parts = [slice(i, i + rows_at_once) for i in range(0, graph.num_nodes, rows_at_once)]
-        first = compute(parts[0])
-        out = first.new_empty(graph.num_nodes, first.shape[1])
-        out[parts[0]] = first
-        for part in parts[1:]:
-            out[part] = compute(part)
+
+def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
+    """The nodes in whose subgraph predictions for `nodes` are exact; None where all nodes do no worse.
+
+    A hop for each layer, and one more: the weights of messages depend on all that their source receives.
+    """
+    if graph.edge_weight is not None and bool((graph.edge_weight < 0).any()):
+        return None  # the sums of rows that are cut off could be negative, which no normalisation takes
+    return heard(graph, nodes, len(model.layers) + 1, most=graph.num_nodes // 2)
+
+
+def _predict_all(graph: Graph, model: Model, rows_at_once: int) -> Tensor:
+    """(nodes, out) predictions of every node."""
+    model.widths(graph)
+    with evaluating(model), torch.no_grad():
+        return _Inference(graph, model, rows_at_once).run()
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """(nodes, width) in blocks of columns, from left to right."""
+
+    blocks: list[Tensor]
+
+    @staticmethod
+    def like(rows: Tensor, num_nodes: int, columns: int) -> _Matrix:
+        """Room for as wide rows, in blocks of so many columns."""
+        return _Matrix([rows.new_empty(num_nodes, some.shape[1]) for some in _split(rows, columns)])
+
+    def fits(self, rows: Tensor, columns: int) -> bool:
+        """Whether it is such a room."""
+        widths = [block.shape[1] for block in self.blocks]
+        same_type = self.blocks[0].dtype == rows.dtype
+        return same_type and widths == [some.shape[1] for some in _split(rows, columns)]
+
+    def __getitem__(self, part: slice) -> Tensor:
+        rows = [block[part] for block in self.blocks]
+        return rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
+
+    def __setitem__(self, part: slice, rows: Tensor) -> None:
+        for block, some in zip(self.blocks, _split(rows, self.blocks[0].shape[1]), strict=True):
+            block[part] = some
+
+    @property
+    def whole(self) -> Tensor:
+        """(nodes, width) in one piece."""
+        (block,) = self.blocks
+        return block
+
+    def replace_by_sums(self, adjacency: CSR) -> None:
+        """Multiply by a matrix from the left, block by block."""
+        for place in range(len(self.blocks)):
+            self.blocks[place] = adjacency @ self.blocks[place]
+
+
+def _split(rows: Tensor, columns: int) -> list[Tensor]:
+    width = rows.shape[1]
+    return [rows[:, first : first + columns] for first in range(0, max(1, width), max(1, columns))]
+
+
+Onward = Callable[[Tensor, slice, Rows], Tensor]
+"""From rows of a boundary, their place and their nodes to what is kept of them."""
+
+
+@dataclass(frozen=True)
+class _Inference:
+    """A pass over the graph, some rows at a time; see `predict`."""
+
+    graph: Graph
+    model: Model
+    rows_at_once: int
+
+    def run(self) -> Tensor:
+        """(nodes, out) predictions."""
+        model, seen = self.model, list[Tensor]()
+
+        def read(z: Tensor, part: slice, rows: Rows) -> Tensor:
+            return model.read([*(message[part] for message in seen), z], rows)
+
+        message, initial = self._encoded()
+        for place, layer in enumerate(model.layers, start=1):
+            following = None if place == len(model.layers) else model.layers[place]
+            onward = read if following is None else _sending(following)
+            message = self._through(layer, message, initial, onward, following)
+            if model.jumps and following is not None:
+                seen.append(message.whole)
+        return message.whole
+
+    def _encoded(self) -> tuple[_Matrix, Tensor]:
+        """(nodes, width) the first messages, and what every layer reads of the model's input."""
+        model, first = self.model, self.model.layers[0]
+        z, initial = self.graph.x, self.graph.x.new_empty(self.graph.num_nodes, 0)
+        if not model.encoder.is_identity:
+            z = self._by_rows(lambda part, rows: model.encoder(self.graph.x[part], rows)).whole
+        if model.reads_initial:
+            initial = self._by_rows(lambda part, _: model.initial(z[part])).whole
+        if first.message.is_identity:
+            return _Matrix([z]), initial
+        return self._by_rows(lambda part, rows: first.message(z[part], rows), first), initial
+
+    def _through(
+        self, layer: Layer, message: _Matrix, initial: Tensor, onward: Onward, following: Layer | None
+    ) -> _Matrix:
+        """(nodes, width) what the boundary after a layer becomes; messages in blocks are lost."""
+        if isinstance(layer, LinearLayer) and len(message.blocks) > 1:
+            message.replace_by_sums(normalize(self.graph, layer.aggregation))
+
+            def updated(part: slice, rows: Rows) -> Tensor:
+                received = message[part]
+                return onward(layer.update(received, received[:, :0], initial[part]), part, rows)
+
+            return self._by_rows(updated, following, room=message)
+
+        def received(part: slice, rows: Rows) -> Tensor:
+            return onward(layer.of_rows(self.graph, part, message.whole, initial, rows), part, rows)
+
+        return self._by_rows(received, following)
+
+    def _by_rows(
+        self,
+        compute: Callable[[slice, Rows], Tensor],
+        reader: Layer | None = None,
+        room: _Matrix | None = None,
+    ) -> _Matrix:
+        """(nodes, width) from consecutive nodes to their rows.
+
+        Args:
+            compute: gives the rows.
+            reader: the layer that reads them; if all it wants is their sums, they are in blocks of columns.
+            room: what they may replace.
+        """
+        out, takes_sums = room, isinstance(reader, LinearLayer) and not reader.reads_own
+        for start in range(0, self.graph.num_nodes, self.rows_at_once):
+            nodes = torch.arange(start, min(start + self.rows_at_once, self.graph.num_nodes))
+            part = slice(start, start + len(nodes))
+            rows = compute(part, Rows(nodes, (0,), inside=False))
+            columns = COLUMNS if takes_sums and not self.model.jumps else rows.shape[1]
+            if out is None or (start == 0 and not out.fits(rows, columns)):
+                out = _Matrix.like(rows, self.graph.num_nodes, columns)
+            out[part] = rows
+        assert out is not None  # a graph has a node or more
         return out
 
-    def each(function: NodeWise, z: Tensor) -> Tensor:
-        if function.is_identity:
-            return z
-        return by_rows(lambda part: function(z[part], Rows(nodes[part], (0,), inside=False)))
 
-    with evaluating(model), torch.no_grad():
-        z = each(model.encoder, graph.x)
-        nothing = z.new_empty(graph.num_nodes, 0)
-        initial = by_rows(lambda part: model.initial(z[part])) if model.reads_initial else nothing
-        seen = []
-        for layer in model.layers:
-            message = each(layer.message, z)
-            z = nothing  # frees its memory before the next is made
-            if model.jumps:
-                seen.append(message)
+def _sending(layer: Layer) -> Onward:
+    def message(z: Tensor, part: slice, rows: Rows) -> Tensor:
+        sent: Tensor = layer.message(z, rows)
+        return sent
 
-            def received(part: slice) -> Tensor:
-                rows = Rows(nodes[part], (0,), inside=False)
-                return layer.of_rows(graph, part, message, initial, rows)  # noqa: B023
-
-            z = by_rows(received)
-        read = [*seen[1:], z]
-        if model.head.is_identity:
-            return z
-        return by_rows(
-            lambda part: model.read([s[part] for s in read], Rows(nodes[part], (0,), inside=False))
-        )
+    return message
 
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:

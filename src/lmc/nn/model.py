@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from lmc.data.normalization import Norm, normalize
+from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
 from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
@@ -45,6 +45,9 @@ class Layer(nn.Module, ABC):
     """
 
     message: NodeWise
+
+    def prepare_graph(self, graph: Graph) -> None:
+        """Build what the layer will read of a graph in every step, ahead of the first; here, nothing."""
 
     @abstractmethod
     def prepare(self, batch: Batch, halo: bool) -> None:
@@ -78,6 +81,10 @@ class LinearLayer(Layer):
     aggregation: Norm = "gcn"
     reads_own: bool = True
 
+    def prepare_graph(self, graph: Graph) -> None:
+        """Normalise the adjacency, for both directions."""
+        normalize_transposed(graph, self.aggregation)
+
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the blocks of its aggregation, for both directions."""
         batch.block(self.aggregation)
@@ -88,7 +95,8 @@ class LinearLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        received = normalize(graph, self.aggregation).rows(part) @ message
+        known = known_sums(graph, self.aggregation) if message is graph.x else None
+        received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
         return self.update(received, message[part], initial[part])
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
@@ -144,6 +152,11 @@ class Model(nn.Module):
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""
         return encoded[:, :0]
 
+    @property
+    def parameters_before_first(self) -> list[nn.Parameter]:
+        """Those that derivatives reach through the first aggregation: the encoder's, the first message's."""
+        return [*self.encoder.parameters(), *self.layers[0].message.parameters()]
+
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build what the layers will read of a batch, and with `halo` of its halo rows, ahead of its step."""
         for layer in self.layers:
@@ -173,7 +186,10 @@ class Model(nn.Module):
             features = f"{graph.num_features} features of {graph.x.dtype}"
             if graph.edge_attr is not None:
                 features += f" and {graph.edge_attr.shape[1]} of its edges"
-            raise ArgumentError(f"model: does not take the graph's {features} ({one_line(error)})") from None
+            why, own = one_line(error), weight_type(self)
+            if own not in (None, graph.x.dtype):
+                why = f"its weights are of {own}; graph.to({own}) makes them agree"
+            raise ArgumentError(f"model: does not take the graph's {features} ({why})") from None
 
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:
         """(rows, out) what the head makes of the boundary after the last layer, the last of `seen`.
@@ -210,6 +226,24 @@ def check_model(model: object) -> None:
     if not isinstance(model, Model):
         hint = "such as lmc.GCN; lmc.from_pyg(model) wraps a model of PyG"
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
+
+
+def weight_type(model: Model) -> torch.dtype | None:
+    """Of which type all its weights are, or None."""
+    types = {parameter.dtype for parameter in model.parameters()}
+    return types.pop() if len(types) == 1 else None
+
+
+def in_type_of(model: Model, graph: Graph) -> Graph:
+    """The graph with features of the type of the model's weights; itself where they agree.
+
+    >>> import lmc
+    >>> double = lmc.Graph([[0], [1]], torch.ones(2, 3).double())
+    >>> in_type_of(lmc.GCN(3, 4, 2), double).x.dtype
+    torch.float32
+    """
+    own = weight_type(model)
+    return graph.to(own) if own in (torch.float32, torch.float64) else graph
 
 
 def boundary_widths(model: Model, graph: Graph) -> list[int]:

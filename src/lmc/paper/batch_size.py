@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from lmc.data.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import mean_chart
-from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value
+from lmc.paper.outcome import Outcome, ResultTable, Value
 from lmc.paper.setup import (
     METHOD_SETTINGS,
     SMALL_BATCH,
@@ -23,6 +23,7 @@ from lmc.paper.setup import (
     with_method,
     with_progress,
 )
+from lmc.runs.mean_of_runs import MeanOfRuns
 from lmc.training.records import Result
 
 SIZES, PARTS = (1, 2, 5, 10), 80

@@ -9,7 +9,7 @@ from lmc.batching.reserved import reserved_messages
 from lmc.bench.run import peaks_of, seconds_of
 from lmc.data.datasets import is_at_hand
 from lmc.paper import numbers
-from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value
+from lmc.paper.outcome import Outcome, ResultTable, Value
 from lmc.paper.setup import (
     LARGE,
     METHOD_SETTINGS,
@@ -21,6 +21,7 @@ from lmc.paper.setup import (
     with_method,
 )
 from lmc.runs.config import merged
+from lmc.runs.mean_of_runs import MeanOfRuns
 
 GRAPHS = (*LARGE, "flickr-graph")
 NAMES = {"CLUSTER": "ClusterGCN", "GAS": "GAS", "LMC": "LMC"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lmc.bench.run import peaks_of
 from lmc.paper import numbers
 from lmc.paper.figures import mean_chart
-from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value
+from lmc.paper.outcome import Outcome, ResultTable, Value
 from lmc.paper.setup import (
     METHOD_SETTINGS,
     Scale,
@@ -20,6 +20,7 @@ from lmc.paper.setup import (
     with_progress,
 )
 from lmc.runs.comparison import compare
+from lmc.runs.mean_of_runs import MeanOfRuns
 
 COMPARED = ("GD", "CLUSTER", "GAS", "FM", "LMC")
 

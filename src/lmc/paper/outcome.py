@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lmc.report.charts import Chart
-
-
-@dataclass(frozen=True)
-class MeanOfRuns:
-    """A mean over runs, with its deviation.
-
-    >>> MeanOfRuns([70.0, 72.0]).shown(2)
-    '71.00 ± 1.41'
-    """
-
-    values: Sequence[float]
-
-    @property
-    def mean(self) -> float:
-        """Of all runs."""
-        return statistics.fmean(self.values)
-
-    @property
-    def deviation(self) -> float:
-        """Of a run from the mean; 0 for a single one."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
-
-    def shown(self, digits: int) -> str:
-        """As it stands in a table."""
-        mean = f"{self.mean:.{digits}f}"
-        return f"{mean} ± {self.deviation:.{digits}f}" if len(self.values) > 1 else mean
-
+from lmc.runs.mean_of_runs import MeanOfRuns
 
 Value = MeanOfRuns | float | int | str | None
 

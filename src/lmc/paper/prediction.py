@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from lmc.paper import numbers
-from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value, ranked
+from lmc.paper.outcome import Outcome, ResultTable, Value, ranked
 from lmc.paper.setup import (
     LARGE,
     METHOD_SETTINGS,
@@ -17,6 +17,7 @@ from lmc.paper.setup import (
     with_method,
     with_progress,
 )
+from lmc.runs.mean_of_runs import MeanOfRuns
 
 
 def prediction(scale: Scale) -> Outcome:

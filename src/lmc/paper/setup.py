@@ -19,9 +19,9 @@ from lmc.data.datasets import is_at_hand
 from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
-from lmc.paper.outcome import MeanOfRuns
 from lmc.runs import registry
 from lmc.runs.config import Config, merged
+from lmc.runs.mean_of_runs import MeanOfRuns
 from lmc.runs.presets import PRESETS
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training

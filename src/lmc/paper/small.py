@@ -5,7 +5,7 @@ from __future__ import annotations
 from lmc.data.graph import Graph
 from lmc.paper import numbers
 from lmc.paper.figures import mean_chart
-from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable, Value, ranked
+from lmc.paper.outcome import Outcome, ResultTable, Value, ranked
 from lmc.paper.setup import (
     METHOD_SETTINGS,
     SMALL_BATCH,
@@ -16,6 +16,7 @@ from lmc.paper.setup import (
     with_method,
     with_progress,
 )
+from lmc.runs.mean_of_runs import MeanOfRuns
 
 # Kipf and Welling's: two layers of 16, decay on the first alone, dropout on both inputs.
 SETTINGS: Tree = {

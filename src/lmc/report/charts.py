@@ -1,4 +1,4 @@
-"""Line charts as data: what is drawn, and how a line looks wherever it is."""
+"""Charts of lines and points as data: what is drawn, and how a line looks wherever it is."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Line:
         deviation: half the height of a band around each value, or None.
         notes: what hovering over each value says, or none.
         best: which of the values is marked as the best, or None.
+        joined: whether a line goes from each to the next; without, they are points.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Line:
     deviation: Sequence[float] | None = None
     notes: Sequence[str] = ()
     best: int | None = None
+    joined: bool = True
 
     def drawable(self) -> list[int]:
         """Which of the values can be drawn.
@@ -73,6 +75,8 @@ class Line:
     def marked(self) -> list[int]:
         """Which of these have a mark: a few, and each that no line joins to another."""
         drawable = self.drawable()
+        if not self.joined:
+            return drawable
         known = set(drawable)
         alone = {i for i in drawable if not known & {i - 1, i + 1}}
         return sorted(alone | set(thinned(drawable, _MARKS)))
@@ -83,12 +87,14 @@ class Chart:
     """Lines on common axes.
 
     Attributes:
-        x_label: what x is. Its axis begins at 0.
+        x_label: what x is. Its axis begins at 0, but for decades and names.
         y_label: what y is.
         lines: in the order of the legend.
         whole_x: whether only whole numbers make sense as ticks of x.
         decades: whether y may be logarithmic, where its values are decades apart.
         title: what tells it from the charts beside it.
+        x_decades: whether x is logarithmic.
+        x_names: what the places 0, 1, 2, ... of x are called, where they are no numbers.
     """
 
     x_label: str
@@ -97,6 +103,8 @@ class Chart:
     whole_x: bool = False
     decades: bool = False
     title: str = ""
+    x_decades: bool = False
+    x_names: Sequence[str] = ()
 
     @property
     def is_log(self) -> bool:

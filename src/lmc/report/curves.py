@@ -1,8 +1,9 @@
-"""Which charts a report has: loss, validation and gradient error, over epochs and over seconds."""
+"""Which charts a report has: loss, metrics and gradient error, over epochs and over seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from lmc.report import formats
@@ -27,12 +28,20 @@ def charts_of(runs: Sequence[NamedRun]) -> list[Chart]:
     found = _both("Training loss", runs, lambda record: record.loss, decades=True)
     for metric, group in _by_metric(runs).items():
         found += _both(f"Validation {metric}", group, lambda record: record.val)
+    for name in dict.fromkeys(
+        name for _, _, run in runs for record in run.history for name in record.metrics or ()
+    ):
+        found.append(_over_epochs(f"Validation {name}", runs, partial(_further, name), decades=False))
     found.append(_over_epochs("Gradient error", runs, _gradient_error, decades=True))
     return [chart for chart in found if chart.lines]
 
 
 def _gradient_error(record: Record) -> float | None:
     return None if record.gradient_error is None else record.gradient_error.get("total")
+
+
+def _further(name: str, record: Record) -> float | None:
+    return None if record.metrics is None else record.metrics.get(name, {}).get("val")
 
 
 def _both(title: str, runs: Sequence[NamedRun], value: Value, decades: bool = False) -> list[Chart]:

@@ -12,6 +12,7 @@ from lmc.report.charts import Chart, Line, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 TEXT, GRID = "#5b6470", "#e9ecf0"
@@ -89,23 +90,29 @@ def _draw_line(axes: Axes, line: Line) -> None:
     gaps = np.ones(len(y), dtype=bool)
     gaps[line.drawable()] = False
     x[gaps] = y[gaps] = np.nan
-    axes.plot(x, y, **look(line.style), markevery=line.marked(), label=line.name, gid="line")
+    joint = "-" if line.joined else "none"
+    axes.plot(x, y, **look(line.style), ls=joint, markevery=line.marked(), label=line.name, gid="line")
     if line.deviation is not None:
         below, above = y - line.deviation, y + line.deviation
         axes.fill_between(x, below, above, color=line.style.colour, alpha=0.2, linewidth=0)
 
 
 def _draw_scales(axes: Axes, chart: Chart) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import MaxNLocator
 
-    last = max((line.x[i] for line in chart.lines for i in line.drawable()), default=1.0)
-    axes.set_xlim(0, last if last > 0 else 1.0)
-    axes.xaxis.set_major_locator(MaxNLocator(_TICKS, steps=_STEPS, integer=chart.whole_x, min_n_ticks=1))
+    if chart.x_names:
+        axes.set_xlim(-0.5, len(chart.x_names) - 0.5)
+        axes.set_xticks(range(len(chart.x_names)), chart.x_names)
+    elif chart.x_decades:
+        axes.set_xscale("log")
+        _name_decades(axes.xaxis)
+    else:
+        last = max((line.x[i] for line in chart.lines for i in line.drawable()), default=1.0)
+        axes.set_xlim(0, last if last > 0 else 1.0)
+        axes.xaxis.set_major_locator(MaxNLocator(_TICKS, steps=_STEPS, integer=chart.whole_x, min_n_ticks=1))
     if chart.is_log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(numticks=_TICKS))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+        _name_decades(axes.yaxis)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(_TICKS, steps=_STEPS))
         axes.ticklabel_format(axis="y", useOffset=False)
@@ -116,6 +123,14 @@ def _draw_scales(axes: Axes, chart: Chart) -> None:
     axes.spines["bottom"].set_color(TEXT)
     axes.grid(axis="y", color=GRID)
     axes.set_axisbelow(True)
+
+
+def _name_decades(axis: Axis) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(numticks=_TICKS))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
 
 
 def _draw_best(axes: Axes, line: Line, low: float) -> None:

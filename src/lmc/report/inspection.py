@@ -249,7 +249,7 @@ def _holdings(graph: Graph, parts: int, hidden: list[int]) -> list[Holding]:
     clusters = partition(graph, parts)
     found = int(clusters.max()) + 1
     sizes = {max(1, round(found / share)) for share in _SHARES}
-    widths = [*hidden, graph.num_classes]
+    widths = [*hidden, max(1, graph.num_classes)]  # a model has an output, whatever is known of labels
     return [_holding(graph, clusters, found, size, widths) for size in sorted(sizes, reverse=True)]
 
 

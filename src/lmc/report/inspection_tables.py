@@ -44,7 +44,7 @@ def _node_table(found: Inspection) -> Table:
         "features": f"{features.width:,}, {features.dtype}",
         "smallest to largest": "-" if empty else f"{features.smallest:.4g} to {features.largest:.4g}",
         "zeros": _percent(features.zeros),
-        "task": labels.task,
+        "task": labels.task if labels.classes else "none: there are no labels",
         "targets" if labels.task == "regression" else "classes": f"{labels.classes:,}",
     }
     if labels.counts:

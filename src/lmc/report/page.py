@@ -6,18 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-import lmc
 from lmc.errors import ArgumentError
-from lmc.files import one_line, write_atomically
 from lmc.report import formats, side_by_side
 from lmc.report.charts import Style
 from lmc.report.confusion import HeatMap, heat_map
 from lmc.report.curves import NamedRun, charts_of
 from lmc.report.inline_svg import chart_svg, swatch_svg
 from lmc.report.reported_run import ReportedRun, read_run
+from lmc.report.template import write_page
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
@@ -32,14 +30,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
     twice = [folder for folder, count in Counter(map(Path.resolve, folders)).items() if count > 1]
     if twice:
         raise ArgumentError(f"folders: {twice[0]} is given twice: name every run once")
-    page = _render([read_run(folder) for folder in folders])
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        # JSON can spell characters that UTF-8 has no bytes for.
-        write_atomically(out, lambda file: file.write(page.encode(errors="replace")))
-    except OSError as error:
-        raise ArgumentError(f"out={out}: cannot be written ({one_line(error)})") from None
-    return out
+    return write_page(out, "report.html.j2", **_content([read_run(folder) for folder in folders]))
 
 
 @dataclass(frozen=True)
@@ -57,30 +48,24 @@ class _Section:
     folder: str
 
 
-def _render(records: Sequence[ReportedRun]) -> str:
+def _content(records: Sequence[ReportedRun]) -> dict[str, Any]:
+    """What the template is filled with."""
     runs = [
         NamedRun(name, Style.of(number), record)
         for number, (name, record) in enumerate(zip(_names(records), records, strict=True))
     ]
     several = len(runs) > 1
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
-        title=f"{len(runs)} training runs" if several else f"Training run {runs[0][0]}",
-        subtitle=_subtitle(records),
-        sections=[_section(run) for run in runs],
-        results=side_by_side.results(runs),
-        differences=side_by_side.differences(runs) if several else None,
-        notes=side_by_side.notes(runs),
-        swatches={run.name: swatch_svg(run.style) for run in runs},
-        charts=[(chart, chart_svg(chart)) for chart in charts_of(runs)],
-        version=lmc.__version__,
-    )
+    return {
+        "title": f"{len(runs)} training runs" if several else f"Training run {runs[0][0]}",
+        "subtitle": _subtitle(records),
+        "sections": [_section(run) for run in runs],
+        "results": side_by_side.results(runs),
+        "seeds": side_by_side.over_seeds(runs),
+        "differences": side_by_side.differences(runs) if several else None,
+        "notes": side_by_side.notes(runs),
+        "swatches": {run.name: swatch_svg(run.style) for run in runs},
+        "charts": [(chart, chart_svg(chart)) for chart in charts_of(runs)],
+    }
 
 
 def _section(named: NamedRun) -> _Section:

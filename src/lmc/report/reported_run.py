@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from lmc.runs.folder import CONFIG, ENVIRONMENT, METRICS, SUMMARY
 from lmc.runs.metrics_file import read_metrics
 from lmc.runs.summary import Summary, read_summary
 from lmc.runs.text_files import content_of, in_file, json_of
-from lmc.training.records import Record
+from lmc.training.records import Record, most
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,14 @@ class ReportedRun:
         return statistics.median(record.seconds for record in self.history) if self.history else None
 
     @property
-    def peak_memory(self) -> int | None:
-        """The most bytes that any epoch took."""
-        return max((record.memory for record in self.history), default=None)
+    def step_memory(self) -> int | None:
+        """The most bytes that steps took on top of features, graph and histories."""
+        return most(record.step_memory for record in self.history)
+
+    @property
+    def process_peak(self) -> int | None:
+        """The most bytes that the process held, of all that it holds."""
+        return most(record.memory for record in self.history)
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:
@@ -76,6 +82,20 @@ def is_finite(value: float | None) -> TypeGuard[float]:
     (True, False, False)
     """
     return value is not None and math.isfinite(value)
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """A run folder itself, or those within one of several seeds or methods, in the order of their names."""
+    if (folder / CONFIG).exists():
+        return [folder]
+    found = [file.parent for depth in ("*", "*/*") for file in folder.glob(f"{depth}/{CONFIG}")]
+    return sorted(found, key=_natural) or [folder]
+
+
+def _natural(folder: Path) -> list[tuple[bool, int, str]]:
+    """An order in which seed-10 follows seed-9."""
+    parts = re.split(r"(\d+)", str(folder))
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
 def read_run(folder: Path) -> ReportedRun:

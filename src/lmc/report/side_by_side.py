@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from lmc.report import formats
 from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
+from lmc.runs.mean_of_runs import mean_of
 from lmc.runs.registry import METHODS, MODELS
 
 _MACHINE = ("processor", "platform", "threads")  # what seconds depend on
@@ -53,12 +55,42 @@ def results(runs: Sequence[NamedRun]) -> ComparisonTable:
             None,
         ),
         Column("epoch, median", lambda run: run.seconds_per_epoch, formats.seconds, False),
-        Column("peak memory", lambda run: run.peak_memory, formats.size, False),
+        Column("memory of a step", lambda run: run.step_memory, formats.size, False),
+        Column("process peak", lambda run: run.process_peak, formats.size, False),
     )
     by_column = [_cells(column, records) for column in columns]
     ends = [ComparedValue(_end(record)) for record in records]
     titles = [*(column.title for column in columns), "stopped"]
     return ComparisonTable(titles, list(zip(*by_column, ends, strict=True)))
+
+
+def over_seeds(runs: Sequence[NamedRun]) -> ComparisonTable | None:
+    """Means of the runs that differ in their seeds alone; None where there are none."""
+    groups: dict[str, list[ReportedRun]] = {}
+    for _, _, run in runs:
+        rest = {key: value for key, value in flat(run.config).items() if key != "training.seed"}
+        groups.setdefault(json.dumps(rest, sort_keys=True), []).append(run)
+    rows = [
+        [
+            ComparedValue(f"{method_of(group[0])}, {group[0].setting('model', 'name')}"),
+            ComparedValue(str(len(group))),
+            ComparedValue(_mean([run.best.val if run.best else None for run in group], 4)),
+            ComparedValue(_mean([run.best.test if run.best else None for run in group], 4)),
+            ComparedValue(_mean([run.seconds_per_epoch for run in group], 3)),
+        ]
+        for group in groups.values()
+        if len(group) > 1
+    ]
+    return (
+        ComparisonTable(["method", "seeds", "best val", "test at best", "seconds an epoch"], rows)
+        if rows
+        else None
+    )
+
+
+def _mean(values: Sequence[float | None], digits: int) -> str:
+    known = mean_of([value if is_finite(value) else None for value in values])
+    return formats.NOTHING if known is None else known.shown(digits)
 
 
 def method_of(run: ReportedRun) -> str:

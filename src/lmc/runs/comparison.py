@@ -12,7 +12,12 @@ from typing import Any
 from rich.table import Table
 
 from lmc.files import write_atomically
-from lmc.training.records import Record, Result
+from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
+from lmc.training.records import Record, Result, most
+
+MEMORY = (
+    "Memory of a step is what comes on top of features, graph and histories; the process peak is all of it."
+)
 
 
 @dataclass(frozen=True)
@@ -21,21 +26,27 @@ class ComparedMethod:
 
     Attributes:
         method: its name.
-        best: the best validation metric.
+        best: the best validation metric; of several seeds, the mean of them, here and below.
         test: the test metric at that epoch.
-        epochs: until the target was first reached; None if it was not.
+        epochs: until the target was first reached; None if it was not, by one of the seeds.
         seconds: of training until then.
         epoch_seconds: the median of an epoch.
-        memory: the largest number of bytes held.
+        step_memory: the most bytes that steps took on top of features, graph and histories.
+        memory: the most bytes that the process held, of all that it holds.
+        best_deviation: of `best` over the seeds; None where there is one.
+        test_deviation: of `test` over the seeds.
     """
 
     method: str
     best: float | None
     test: float | None
-    epochs: int | None
+    epochs: float | None
     seconds: float | None
     epoch_seconds: float
+    step_memory: int | None
     memory: int
+    best_deviation: float | None = None
+    test_deviation: float | None = None
 
 
 def compare(
@@ -63,10 +74,37 @@ def compare(
                 None if first is None else result.history[first].epoch,
                 None if first is None else sum(r.seconds for r in result.history[: first + 1]),
                 statistics.median([record.seconds for record in result.history] or [0.0]),
+                most(record.step_memory for record in result.history),
                 max((record.memory for record in result.history), default=0),
             )
         )
     return target, rows
+
+
+def over_seeds(runs: Mapping[str, Sequence[ComparedMethod]]) -> list[ComparedMethod]:
+    """A row per method, the mean of the rows of its seeds."""
+    rows = []
+    for method, seeds in runs.items():
+        best, test = mean_of([row.best for row in seeds]), mean_of([row.test for row in seeds])
+        rows.append(
+            ComparedMethod(
+                method,
+                _mean(best),
+                _mean(test),
+                _mean(mean_of([row.epochs for row in seeds])),
+                _mean(mean_of([row.seconds for row in seeds])),
+                statistics.fmean(row.epoch_seconds for row in seeds),
+                most(row.step_memory for row in seeds),
+                max(row.memory for row in seeds),
+                None if best is None else best.deviation,
+                None if test is None else test.deviation,
+            )
+        )
+    return rows
+
+
+def _mean(runs: MeanOfRuns | None) -> float | None:
+    return None if runs is None else runs.mean
 
 
 def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[str], list[list[str]]]:
@@ -79,16 +117,18 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
         f"epochs{goal}",
         f"seconds{goal}",
         "seconds an epoch",
-        "peak memory",
+        "memory of a step",
+        "process peak",
     ]
     lines = [
         [
             row.method,
-            _number(row.best, ".4f"),
-            _number(row.test, ".4f"),
-            _number(row.epochs, "d"),
+            _number(row.best, ".4f") + _deviation(row.best_deviation),
+            _number(row.test, ".4f") + _deviation(row.test_deviation),
+            _number(row.epochs, "d" if isinstance(row.epochs, int) else ".1f"),
             _number(row.seconds, ".1f"),
             f"{row.epoch_seconds:.2f}",
+            "-" if row.step_memory is None else f"{row.step_memory / 1e9:.2f} GB",
             f"{row.memory / 1e9:.2f} GB",
         ]
         for row in rows
@@ -99,7 +139,7 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
 def table(rows: Sequence[ComparedMethod], target: float | None) -> Table:
     """For a terminal."""
     heads, lines = cells(rows, target)
-    shown = Table(title="Same start, same batches")
+    shown = Table(title="Same start, same batches", caption=MEMORY)
     for place, head in enumerate(heads):
         shown.add_column(head, justify="left" if place == 0 else "right")
     for line in lines:
@@ -111,7 +151,7 @@ def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) ->
     """`comparison.md` and `comparison.json` in a folder."""
     heads, lines = cells(rows, target)
     marked = [heads, ["---"] * len(heads), *lines]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in marked) + "\n"
+    text = "\n".join("| " + " | ".join(line) + " |" for line in marked) + f"\n\n{MEMORY}\n"
     write_atomically(folder / "comparison.md", lambda file: file.write(text.encode()))
     content: dict[str, Any] = {"target": target, "rows": [vars(row) for row in rows]}
     raw = json.dumps(content, indent=2) + "\n"
@@ -120,3 +160,7 @@ def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) ->
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def _deviation(value: float | None) -> str:
+    return "" if value is None else f" ± {value:.4f}"

@@ -110,9 +110,12 @@ class Config:
 
     # -- what it stands for ------------------------------------------------------------------------
 
-    def load_graph(self) -> Graph:
-        """The graph."""
-        return load(self.data["name"], self.data.get("root"))
+    def load_graph(self, other: str | None = None, root: str | None = None) -> Graph:
+        """The graph; or another one, with features that are made as those of this one are."""
+        own = {key: value for key, value in self.data.items() if key != "name"}
+        if other is not None:
+            return load(other, root, features=own.get("features"))
+        return load(self.data["name"], **(own if root is None else own | {"root": root}))
 
     def build_model(self, in_features: int, out_features: int, degrees: Tensor | None = None) -> Model:
         """The model, with weights drawn from the run's seed."""

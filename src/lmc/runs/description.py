@@ -38,10 +38,7 @@ def described(training: Training) -> Config:
 
 
 def _data(graph: Graph) -> Settings:
-    if graph.source is None:
-        return {"name": IN_MEMORY}
-    name, root = graph.source
-    return {"name": name} if root is None else {"name": name, "root": root}
+    return {"name": IN_MEMORY} if graph.source is None else dict(graph.source)
 
 
 def model_settings(model: Model, in_features: int) -> Settings:

@@ -78,7 +78,7 @@ class LiveDisplay(Callback):
         """Move by one step."""
         fields: dict[str, object] = {"step": training.step, "epoch": training.epoch + 1}
         if not training.records:
-            fields["text"] = f"loss {loss:.4f}  {_bytes(memory_use.peak())}"
+            fields["text"] = f"loss {loss:.4f}  {_memory(None, memory_use.peak())}"
         self._progress.update(self._task, advance=1, **fields)  # type: ignore[arg-type]
 
     def on_epoch(self, training: Training, record: Record) -> None:
@@ -104,8 +104,10 @@ def epoch_text(training: Training, record: Record) -> str:
     best = training.best.record
     if best is not None and best.val is not None:
         words.append(f"best {best.val:.4f}")
-    return "  ".join([*words, f"{record.seconds:.2f} s", _bytes(record.memory)])
+    return "  ".join([*words, f"{record.seconds:.2f} s", _memory(record.step_memory, record.memory)])
 
 
-def _bytes(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"
+def _memory(step: int | None, process: int) -> str:
+    """The memory of a step, where it is known, and the peak of the process."""
+    own = "" if step is None else f"step {step / 1e9:.2f} GB, "
+    return f"{own}process {process / 1e9:.2f} GB"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lmc import memory_use
 from lmc.batching.partition import Method
 from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
 from lmc.runs.folder import RunFolder
+from lmc.runs.loggers import callbacks_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
+from lmc.training.metrics import Metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 from lmc.training.options import Checkpoint, TrainingOptions
 from lmc.training.records import Result
@@ -43,7 +46,8 @@ def fit(
     background: bool = True,
     checkpoint: Checkpoint = 2,
     checkpoint_seconds: float | None = None,
-    callbacks: Sequence[Callback] = (),
+    metrics: Metrics = (),
+    callbacks: Sequence[str | Callback] = (),
     out: str | Path | None = None,
     resume: bool = False,
 ) -> Result:
@@ -75,7 +79,11 @@ def fit(
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
         checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.
-        callbacks: who is told; see `lmc.Callback`.
+        metrics: further metrics for the records: names out of accuracy, macro_f1, micro_f1, roc_auc, rmse and
+            mae, or functions from (rows, out) predictions and (rows, ...) labels to a number, such as
+            `{"f1": function}`. The best epoch is chosen by the metric of the labels' kind.
+        callbacks: who is told: `lmc.Callback`, or loggers by name, which are `"tensorboard"`, `"wandb"` and
+            `"mlflow"`.
         out: a folder for metrics, checkpoints and the best weights, which `lmc.load_run` and the command line
             read; None keeps nothing.
         resume: whether to go on with what is in `out`.
@@ -108,9 +116,12 @@ def fit(
         background=background,
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
+        metrics=metrics,
     )
-    training = prepare_training(graph, model, estimator, options, callbacks)
-    if out is None:
+    memory_use.restart_peak()
+    kept = None if out is None else Path(out)
+    training = prepare_training(graph, model, estimator, options, callbacks_of(callbacks, kept))
+    if kept is None:
         return training.run()
-    with RunFolder(Path(out), resume) as folder:
+    with RunFolder(kept, resume) as folder:
         return folder.train(training)

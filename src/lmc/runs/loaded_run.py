@@ -11,8 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from lmc import checks
-from lmc.data.datasets import load
+from lmc import checks, typed
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.errors import ArgumentError, RunError
@@ -20,6 +19,7 @@ from lmc.files import one_line
 from lmc.nn.inference import predict
 from lmc.nn.model import Model
 from lmc.runs import checkpoint
+from lmc.runs.config import Config
 from lmc.runs.description import shapes_of
 from lmc.runs.folder import BEST, CONFIG, METRICS
 from lmc.runs.metrics_file import read_metrics
@@ -27,6 +27,7 @@ from lmc.runs.models import as_model, built, check_model, module_of, resolved
 from lmc.runs.registry import OwnKind, allow_own_model, model_kind
 from lmc.runs.run import read_tree
 from lmc.runs.sections import Settings, is_in_memory
+from lmc.runs.text_files import in_file
 from lmc.training.records import Record
 
 
@@ -96,18 +97,29 @@ class Run:
         except (ArgumentError, LookupError, TypeError) as error:
             raise RunError(f"{self.folder / BEST}: not the weights of a run ({one_line(error)})") from None
 
-    def predict(self, graph: Graph | None = None) -> Tensor:
-        """(nodes, out) what the model says of a graph, in the graph's own order; None is the run's own."""
-        return predict(self.load_graph() if graph is None else graph, self.model)
+    @property
+    def class_names(self) -> list[str] | None:
+        """One per class, where they have names."""
+        file = str(self.folder / BEST)
+        names: list[str] | None = typed.read(
+            "class_names", self._kept[1].get("class_names"), list[str] | None, in_file(file)
+        )
+        return names
 
-    def load_graph(self, root: str | None = None) -> Graph:
-        """The graph that the run was trained on, where it came from a file or by a name."""
+    def predict(self, graph: Graph | None = None, nodes: Tensor | None = None) -> Tensor:
+        """(nodes, out) what the model says of a graph, or of some of its nodes; None is the run's own."""
+        return predict(self.load_graph() if graph is None else graph, self.model, nodes=nodes)
+
+    def load_graph(self, other: str | None = None, root: str | None = None) -> Graph:
+        """The graph that the run was trained on, or another one, with features made as those are."""
         data = self.settings.get("data", {})
+        if other is not None:
+            return Config(data).load_graph(other, root)
         name = data.get("name")
         if not isinstance(name, str) or is_in_memory(name):
             place = f"{self.folder / CONFIG}: data.name={name!r}"
             raise ArgumentError(f"{place}: names no graph; give one (--data, or predict(graph))")
-        return load(name, root or data.get("root"))
+        return Config(data).load_graph(root=root)
 
     # -- the model ---------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ def read_metrics(file: Path) -> list[Record]:
         checks.whole_number("epoch", record.epoch, before + 1, failing=failing)
         checks.real_number("seconds", record.seconds, 0, failing=failing)
         checks.whole_number("memory", record.memory, 0, failing=failing)
+        if record.step_memory is not None:
+            checks.whole_number("step_memory", record.step_memory, 0, failing=failing)
         records.append(record)
     return records
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks
+from lmc.data import rules
 from lmc.data.graph import Graph
+from lmc.data.ids import nodes_with
 from lmc.data.rules import Task
-from lmc.errors import ArgumentError, LMCError
-from lmc.files import one_line, write_atomically
+from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
+from lmc.files import one_line, read_text_bytes, write_atomically
 
 Array = NDArray[Any]
 
@@ -23,15 +25,26 @@ Array = NDArray[Any]
 _PREFIX = {"label": "label", "value": "value", "probabilities": "p"}
 
 _CSV_ROWS = 1 << 14
+_QUOTE = '"'
+_SPECIAL = {_QUOTE, ",", "\n", "\r"}
 _CSV_FORMATS = {"i": "%d", "U": "%s"}
 
 
-def write_predictions(file: str | Path, graph: Graph, prediction: Tensor, task: Task) -> None:
-    """Write a table with one row per node, in the graph's own order; whole or not at all.
+def write_predictions(
+    file: str | Path,
+    graph: Graph,
+    prediction: Tensor,
+    task: Task | None = None,
+    nodes: Any = None,
+    class_names: Sequence[str] | None = None,
+) -> None:
+    """Write a table with one row per node, in the graph's own order or that of `nodes`; whole or not at all.
 
-    The columns are `node`; `split` (`"train"`, `"val"`, `"test"` or `"none"`); and, by the task,
+    The columns are `node`; `id`, where the graph has original ids; `split` (`"train"`, `"val"`, `"test"` or
+    `"none"`); and, by the task,
 
-    - multiclass: `class`, the most likely one, and `p_0` .., the softmax of the logits;
+    - multiclass: `class`, the most likely one, `class_name`, where classes have names, and `p_0` .., the
+      softmax of the logits;
     - multilabel: `label_0` .., 1 where the logit is positive, and `p_0` .., the sigmoid of the logits;
     - regression: `value_0` ...
 
@@ -41,9 +54,12 @@ def write_predictions(file: str | Path, graph: Graph, prediction: Tensor, task: 
     Args:
         file: ends in `.parquet`, `.csv` or `.npz`; a file that is there already is replaced, and folders that
             are missing are made.
-        graph: the graph, for its order and its split.
+        graph: the graph, for its order, its ids and its split.
         prediction: (nodes, out) logits or values, as from `lmc.predict`.
-        task: what the predictions mean: the kind of labels that the model was trained on.
+        task: what the predictions mean: the kind of labels that the model was trained on; None for that of
+            the graph.
+        nodes: (any,) the nodes that rows are of, as given to `lmc.predict`; None for all.
+        class_names: one per class; None for those of the graph.
 
     Raises:
         LMCError: the file cannot be written.
@@ -61,11 +77,19 @@ def write_predictions(file: str | Path, graph: Graph, prediction: Tensor, task: 
     """
     file = Path(file)
     check_suffix(file)
+    task = graph.task if task is None else task
     checks.one_of("task", task, Task)
-    if prediction.ndim != 2 or len(prediction) != graph.num_nodes or prediction.shape[1] == 0:
+    node = np.arange(graph.num_nodes)
+    if nodes is not None:
+        node = rules.node_ids("nodes", rules.tensor("nodes", nodes), graph.num_nodes).numpy()
+    if prediction.ndim != 2 or len(prediction) != len(node) or prediction.shape[1] == 0:
         shape = tuple(prediction.shape)
-        raise ArgumentError(f"prediction has shape {shape}: must be ({graph.num_nodes}, out), a row per node")
-    arrays = {"node": np.arange(graph.num_nodes), "split": split_of(graph)} | _meaning(prediction, task)
+        raise ArgumentError(f"prediction has shape {shape}: must be ({len(node)}, out), a row per node")
+    named = {} if graph.id is None else {"id": graph.id[node]}
+    arrays = {"node": node, **named, "split": split_of(graph)[node], **_meaning(prediction, task)}
+    names = graph.class_names if class_names is None else class_names
+    if task == "multiclass" and names is not None:
+        arrays = _with_names(arrays, names)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, arrays))
@@ -73,10 +97,43 @@ def write_predictions(file: str | Path, graph: Graph, prediction: Tensor, task: 
         raise LMCError(f"{file}: cannot be written ({one_line(error)})") from None
 
 
+def _with_names(arrays: dict[str, Array], names: Sequence[str]) -> dict[str, Array]:
+    """With the names of the classes, which go before the probabilities; a class beyond them has none."""
+    classes, probabilities = arrays["class"], arrays.pop("probabilities")
+    known = np.array([*names, *[""] * (probabilities.shape[1] - len(names))])
+    return {**arrays, "class_name": known[classes], "probabilities": probabilities}
+
+
+def probabilities(prediction: Tensor, task: Task = "multiclass") -> Tensor:
+    """(nodes, out) of (nodes, out) logits: of each class (`"multiclass"`), or of each label (`"multilabel"`).
+
+    >>> probabilities(torch.tensor([[0.0, 0.0]]))
+    tensor([[0.5000, 0.5000]])
+    """
+    if checks.one_of("task", task, Task) == "regression":
+        raise ArgumentError("task='regression': values have no probabilities")
+    return prediction.softmax(dim=1) if task == "multiclass" else prediction.sigmoid()
+
+
 def check_suffix(file: Path) -> None:
     """Raise ArgumentError unless the file ends in what can be written."""
     if file.suffix not in _WRITERS:
         raise ArgumentError(f"file={str(file)!r}: must end in one of {', '.join(_WRITERS)}")
+
+
+def nodes_in_file(file: Path, graph: Graph) -> Tensor:
+    """(any,) the nodes whose ids stand in a text file, one a line; empty lines are left out."""
+    try:
+        lines = read_text_bytes(file).decode().splitlines()
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{file}: cannot be read ({one_line(error)})") from None
+    ids: list[Any] = [line.strip() for line in lines if line.strip()]
+    if not ids:
+        raise DatasetError(f"{file}: has no ids; one a line names a node")
+    try:
+        return nodes_with(graph, ids)
+    except GraphError as error:
+        raise DatasetError(f"{file}: {error}") from None
 
 
 def split_of(graph: Graph) -> NDArray[np.str_]:
@@ -98,11 +155,10 @@ def _meaning(prediction: Tensor, task: Task) -> dict[str, Array]:
     prediction = prediction if prediction.dtype == torch.float64 else prediction.float()
     if task == "regression":
         return {"value": prediction.numpy()}
+    likely = probabilities(prediction, task).float().numpy()
     if task == "multiclass":
-        probabilities = prediction.softmax(dim=1).float()
-        return {"class": prediction.argmax(dim=1).numpy(), "probabilities": probabilities.numpy()}
-    labels = (prediction > 0).to(torch.int8)
-    return {"label": labels.numpy(), "probabilities": prediction.sigmoid().float().numpy()}
+        return {"class": prediction.argmax(dim=1).numpy(), "probabilities": likely}
+    return {"label": (prediction > 0).to(torch.int8).numpy(), "probabilities": likely}
 
 
 def _columns(arrays: dict[str, Array]) -> Iterator[tuple[str, Array]]:
@@ -128,8 +184,16 @@ def _write_csv(file: BinaryIO, arrays: dict[str, Array]) -> None:
     row = ",".join(_csv_format(column) for column in columns.values()) + "\n"
     # By ranges of rows: Python's own numbers take many times the memory of the arrays.
     for start in range(0, len(arrays["node"]), _CSV_ROWS):
-        part = [column[start : start + _CSV_ROWS].tolist() for column in columns.values()]
+        part = [_cells(column[start : start + _CSV_ROWS]) for column in columns.values()]
         file.write("".join(row % cells for cells in zip(*part, strict=True)).encode())
+
+
+def _cells(column: Array) -> list[Any]:
+    """As Python's own values; text in quotes where it would not read back as it is."""
+    if column.dtype.kind != "U":
+        return list(column.tolist())
+    cells = column.tolist()
+    return [f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL & {*cell} else cell for cell in cells]
 
 
 def _csv_format(column: Array) -> str:

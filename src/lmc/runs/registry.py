@@ -1,6 +1,6 @@
-"""Methods and models by name: the one place that the command line, files, reports, bench and paper look at.
+"""Methods, models and loggers by name: the one place that commands, files, reports, bench and paper look at.
 
-A new estimator or model is its own file and one line here.
+A new estimator, model or logger is its own file and one line here.
 """
 
 from __future__ import annotations
@@ -119,6 +119,25 @@ class OwnKind(ModelKind):
         return built
 
 
+@dataclass(frozen=True)
+class LoggerKind:
+    """A logger under its names.
+
+    Attributes:
+        path: `module:class`, imported when it is used.
+        title: as people write it.
+        package: what has to be installed; the extra of `lmc` that brings it is called as the logger is.
+    """
+
+    path: str
+    title: str
+    package: str
+
+    def load(self) -> Callable[..., Any]:
+        """The class of the logger, a `lmc.runs.loggers.Logger`."""
+        return _imported(self.path)
+
+
 METHODS: dict[str, Method] = {
     "gd": Method("lmc.estimators.full_batch:FullBatch", "full batch", "GD"),
     "sgd": Method("lmc.estimators.backward_sgd:BackwardSGD", "backward SGD", trains=False),
@@ -142,6 +161,11 @@ MODELS: dict[str, ModelKind] = {
 
 # Functions of users, by `module:function`, that a call or a command of this process has named.
 _OWN_MODELS: dict[str, OwnKind] = {}
+LOGGERS: dict[str, LoggerKind] = {
+    "tensorboard": LoggerKind("lmc.runs.tensorboard:TensorBoard", "TensorBoard", "tensorboard"),
+    "wandb": LoggerKind("lmc.runs.wandb:WandB", "Weights & Biases", "wandb"),
+    "mlflow": LoggerKind("lmc.runs.mlflow:MLflow", "MLflow", "mlflow"),
+}
 
 TRAINING_METHODS = tuple(name for name, method in METHODS.items() if method.trains)
 

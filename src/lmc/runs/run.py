@@ -14,6 +14,7 @@ from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, DatasetError
 from lmc.runs.config import Config, merged
 from lmc.runs.folder import CONFIG, RunFolder
+from lmc.runs.loggers import callbacks_of
 from lmc.runs.sections import Settings
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training, prepare_training
@@ -25,7 +26,7 @@ def train_run(
     config: Config,
     out: Path,
     resume: bool = False,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[str | Callback] = (),
     graph: Graph | None = None,
 ) -> Result:
     """Train what a configuration says, in a folder; interrupts end it after a step, with all saved."""
@@ -33,7 +34,8 @@ def train_run(
         graph = graph or config.load_graph()
         model = config.build_model_for(graph)
         options = TrainingOptions(**config.training)
-        training = prepare_training(graph, model, config.build_estimator(), options, callbacks)
+        told = callbacks_of(callbacks, out, config.to_tree())
+        training = prepare_training(graph, model, config.build_estimator(), options, told)
     with RunFolder(out, resume, config) as folder, _interruptible(training):
         return folder.train(training)
 

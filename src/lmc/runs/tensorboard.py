@@ -1,45 +1,34 @@
-"""Metrics for TensorBoard, where it is installed."""
+"""The logger of TensorBoard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
-
-from lmc.errors import ArgumentError
-from lmc.training.callbacks import Callback
+from lmc.runs.loggers import Logger, Settings
 from lmc.training.loop import Training
-from lmc.training.records import Record
 
 
-class TensorBoard(Callback):
-    """Writes loss, metrics, seconds and learning rate of every epoch to a folder."""
+class TensorBoard(Logger):
+    """Writes to the folder `tensorboard` of the run, or to a new one in `runs/` where it has none."""
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            way = "pip install 'lmc[tensorboard]'"
-            raise ArgumentError(f"--tensorboard: TensorBoard is not installed; {way}") from None
-        self._open: Callable[[], Any] = partial(SummaryWriter, str(folder))
+    def begin(self, training: Training, settings: Settings, run_id: str | None) -> None:
+        """Open a file; epochs that will be trained again are taken back."""
+        from torch.utils.tensorboard import SummaryWriter
 
-    def on_start(self, training: Training) -> None:
-        """Open the file, now that the folder is the run's."""
-        self._writer = self._open()
+        folder = None if self.folder is None else str(self.folder / "tensorboard")
+        self._writer = SummaryWriter(folder, purge_step=training.epoch + 1)
+        self._epoch = training.epoch
+        rows = [f"| {key} | {value} |" for key, value in settings.items()]
+        self._writer.add_text("settings", "\n".join(["| setting | value |", "|---|---|", *rows]), self._epoch)
 
-    def on_epoch(self, training: Training, record: Record) -> None:
-        """Write the record."""
-        values = {"loss": record.loss, "seconds": record.seconds, "lr": record.lr}
-        values |= {
-            f"{training.metric.name}/{split}": value
-            for split in ("train", "val", "test")
-            if (value := getattr(record, split)) is not None
-        }
+    def log(self, values: dict[str, float], epoch: int) -> None:
+        """Write at once: who looks at a run wants to see it going."""
+        self._epoch = epoch
         for name, value in values.items():
-            self._writer.add_scalar(name, value, record.epoch)
+            self._writer.add_scalar(name, value, epoch)
         self._writer.flush()
 
-    def on_end(self, training: Training) -> None:
+    def finish(self, stopped: str, best: dict[str, float]) -> None:
         """Close the file."""
+        for name, value in best.items():
+            self._writer.add_scalar(name, value, self._epoch)
+        self._writer.add_text("stopped", stopped, self._epoch)
         self._writer.close()

@@ -15,19 +15,20 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import Sampler
+from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
-from lmc.errors import ArgumentError, RunError
+from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
 from lmc.nn.inference import predict
-from lmc.nn.model import Model
+from lmc.nn.model import Model, check_model, in_type_of
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
 from lmc.training.memory_check import check_memory
-from lmc.training.metrics import evaluate, metric_of
+from lmc.training.metrics import evaluate, metric_functions, metric_of
 from lmc.training.optimizers import make_optimizer, make_scheduler, moments_after_a_step
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
@@ -43,12 +44,18 @@ def prepare_training(
     options: TrainingOptions,
     callbacks: Sequence[Callback] = (),
 ) -> Training:
-    """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound."""
+    """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
+
+    Features are taken in the type of the model's weights.
+    """
     for name, given, kind in (("graph", graph, Graph), ("estimator", estimator, Estimator)):
         if not isinstance(given, kind):
             raise ArgumentError(f"{name}: {type(given).__name__} is not an lmc.{kind.__name__}")
     if not all(isinstance(callback, Callback) for callback in checks.sequence("callbacks", callbacks)):
         raise ArgumentError(f"callbacks={callbacks}: each must be an lmc.Callback")
+    check_model(model)
+    rules.trainable(graph.train_mask)
+    graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     sampler = estimator.sampler(graph, options.batches)
@@ -87,6 +94,7 @@ class Training:
         self.graph, self.model, self.estimator, self.sampler = graph, model, estimator, sampler
         self.options, self.callbacks = options, list(callbacks)
         self.metric = metric_of(graph.task)
+        self._further_metrics = metric_functions(options.metrics, graph.task)
         self.epoch = self.step = 0
         self.records: list[Record] = []
         self.best = BestEpoch(self.metric, validates=bool(graph.val_mask.any()))
@@ -98,12 +106,16 @@ class Training:
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
         self._loss = self._seconds = 0.0
+        self._peak_before = self._held_before = 0
+        self._step_memory: int | None = None
 
     # -- the run -----------------------------------------------------------------------------------
 
     def run(self) -> Result:
         """Train from the current state to the end; the model then has the best weights."""
+        self._peak_before = memory_use.peak()
         memory_use.restart_peak()
+        self._held_before = memory_use.now()
         self._lose_patience()
         try:
             for callback in self.callbacks:
@@ -192,9 +204,14 @@ class Training:
 
     def _record(self) -> Record:
         number, options = self.epoch + 1, self.options
+        if self._step_memory is None:  # later, memory that the evaluation has left would count
+            self._step_memory = max(0, memory_use.peak() - self._held_before)
         metrics: dict[str, float] = {}
+        further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
-            metrics = evaluate(self.graph, predict(self.graph, self.model))
+            prediction = predict(self.graph, self.model)
+            metrics = evaluate(self.graph, prediction)
+            further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None
         if options.gradient_error_every is not None and number % options.gradient_error_every == 0:
             ahead = self.sampler.epoch(number)  # the batches of the epoch to come
@@ -206,19 +223,21 @@ class Training:
             val=metrics.get("val"),
             test=metrics.get("test"),
             seconds=self._seconds,
-            memory=memory_use.peak(),
+            memory=max(self._peak_before, memory_use.peak()),
             lr=float(self._optimizer.param_groups[0]["lr"]),
+            metrics=further or None,
             gradient_error=error,
+            step_memory=self._step_memory,
         )
 
-    def _lost(self, what: str, step: int) -> RunError:
+    def _lost(self, what: str, step: int) -> DivergedError:
         largest = float(self.graph.x.abs().max()) if self.graph.x.numel() else 0.0
         cause = (
             f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
         )
         if largest > 1e4:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
-        return RunError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
+        return DivergedError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
 
     # -- its state ---------------------------------------------------------------------------------
 

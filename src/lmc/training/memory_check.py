@@ -22,7 +22,7 @@ class RunNeeds:
     """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
 
     def __init__(self, graph: Graph, model: Model, estimator: Estimator) -> None:
-        self.graph, self.estimator = graph, estimator
+        self.graph, self.model, self.estimator = graph, model, estimator
         self.widths = boundary_widths(model, graph)
         self.entries = graph.adjacency.num_entries
 
@@ -36,7 +36,7 @@ class RunNeeds:
             halo,
             self.graph.num_nodes,
             itemsize,
-            self.estimator.remembered(len(self.widths)),
+            self.estimator.remembered(self.model),
             messages,
             2 if self.estimator.precision == "half" else itemsize,
         ).total

@@ -75,16 +75,17 @@ def need(
         num_nodes: nodes in the graph.
         itemsize: bytes of a number in the computation.
         remembered: the layers, from 1 to L, whose embeddings and whose auxiliaries are kept, as
-            `remembered(L)` of an estimator gives them. None for LMC's: 1 .. L and 1 .. L - 1.
+            `remembered(model)` of an estimator gives them. None for those of LMC and a GCN: 1 .. L and
+            2 .. L - 1.
         messages: entries of the batch's blocks.
         history_itemsize: bytes of a number in the histories; None for `itemsize`.
 
     >>> need([256, 256, 40], 128, batch_nodes=2180, halo_nodes=20082, num_nodes=169343)
-    Need(histories=720723808, step=61497856)
+    Need(histories=547316576, step=61497856)
     """
     _check_counts(widths, features, batch_nodes, halo_nodes, num_nodes, messages)
     depth = len(widths)
-    embeddings, auxiliaries = remembered or (range(1, depth + 1), range(1, depth))
+    embeddings, auxiliaries = remembered or (range(1, depth + 1), range(2, depth))
     per_node = sum(_width(widths, layer) for layer in (*embeddings, *auxiliaries))
     dense = max(batch * batch_nodes + halo * halo_nodes for batch, halo in _moments(widths, features))
     blocks = 2 * messages * (INDEX_SIZE + itemsize)

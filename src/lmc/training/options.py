@@ -11,6 +11,7 @@ from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Init
 from lmc.estimators.losses import Loss
+from lmc.training.metrics import Metrics, check_metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 
 _LEAST_WHOLE = {
@@ -56,6 +57,8 @@ class TrainingOptions:
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept where the run is kept: `"none"`, `"last"`, or a number.
         checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.
+        metrics: further metrics, by names such as `"macro_f1"`, or functions of predictions and labels by
+            names of one's own. The best epoch is still chosen by the metric of the labels' kind.
 
     >>> TrainingOptions(parts=80, parts_per_batch=40, lr=3e-3).epochs
     100
@@ -81,6 +84,7 @@ class TrainingOptions:
     background: bool = True
     checkpoint: Checkpoint = 2
     checkpoint_seconds: float | None = None
+    metrics: Metrics = ()
 
     def __post_init__(self) -> None:
         # Numbers of numpy and torch become Python's own, which files can hold.
@@ -95,6 +99,7 @@ class TrainingOptions:
             object.__setattr__(self, "checkpoint", kept)
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
+        check_metrics(self.metrics)
 
     def _is_left_out(self, name: str) -> bool:
         return getattr(self, name) is None and name in _MAY_BE_NONE

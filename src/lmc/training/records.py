@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lmc.nn.model import Model
@@ -20,9 +20,12 @@ class Record:
         val: on the validation nodes.
         test: on the test nodes.
         seconds: of training, without the evaluation.
-        memory: the most bytes that the process has held so far in this run.
+        memory: the most bytes that the process has held so far: Python, torch, the graph, all of it.
         lr: the learning rate of the epoch.
+        metrics: further metrics that were asked for, each by part of the split; None where not evaluated.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
+        step_memory: the most bytes that steps took on top of features, graph and histories, in the first
+            epoch since the process began; None where that is unknown.
     """
 
     epoch: int
@@ -33,7 +36,18 @@ class Record:
     seconds: float
     memory: int
     lr: float
+    metrics: dict[str, dict[str, float]] | None = None
     gradient_error: dict[str, float] | None = None
+    step_memory: int | None = None
+
+
+def most(values: Iterable[int | None]) -> int | None:
+    """The largest of those that are known.
+
+    >>> most([3, None, 5]), most([None])
+    (5, None)
+    """
+    return max((value for value in values if value is not None), default=None)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,251 @@
+"""A graph from tables of edges, features, labels and splits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmc.data.edges import in_both_directions
+from lmc.data.graph import Graph
+from lmc.data.nodes import classes_of_text
+from lmc.data.rules import Task
+from lmc.data.splits import ROLE_OF, Role, random_split
+from lmc.data.table_files import Table, is_number
+from lmc.errors import DatasetError
+
+# What columns are called, whatever their case; where none is called so, the first ones are taken.
+_ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
+_ID = ("id", "node", "node_id")
+_LABEL = ("label", "y", "class", "target")
+_WEIGHT = ("weight", "edge_weight")
+_SPLIT = ("split",)
+
+
+def read_tables(
+    edges: str | Path,
+    features: str | Path | None = None,
+    labels: str | Path | None = None,
+    splits: str | Path | None = None,
+    *,
+    undirected: bool = False,
+    task: Task | None = None,
+) -> Graph:
+    """A graph from CSV or Parquet files, by ids that are integers or strings.
+
+    - `edges`: a row per edge. Its ends are in the columns source and target (or src and dst, from and to), or
+      in the first two; weights are in a column weight, if there is one.
+    - `features`: a row per node, its id in a column id (or node, node_id), or in the first. All other columns
+      are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
+      they are those of the edges and labels, in order.
+    - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
+      others: integers are classes, as is text (in alphabetical order; `graph.class_names` has it); several
+      columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
+      unlabelled.
+    - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second. It
+      may be a column of `labels` too. Without it 60 % of the labelled nodes train, 20 % validate and 20 %
+      test, at random and always the same ones.
+
+    `graph.id` has the ids, unless they are the nodes' own numbers.
+
+    Args:
+        edges: a file; Parquet if it ends in `.parquet`, else CSV, perhaps compressed.
+        features: a file, or None.
+        labels: a file, or None.
+        splits: a file, or None.
+        undirected: whether every edge goes both ways, with the same weight.
+        task: the labels' kind; None takes it from their type and shape.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     edges, labels = Path(folder) / "edges.csv", Path(folder) / "labels.csv"
+    ...     _ = edges.write_text("source,target\\nann,bob\\nbob,eve\\n")
+    ...     _ = labels.write_text("id,label\\nann,cat\\neve,ant\\n")
+    ...     graph = read_tables(edges, labels=labels, undirected=True)
+    >>> graph.id.tolist(), graph.y.tolist(), graph.class_names
+    (['ann', 'bob', 'eve'], [1, -1, 0], ('ant', 'cat'))
+    """
+    edge_table = Table(edges, _ends)
+    features_table, labels_table, splits_table = (
+        None if file is None else Table(file, _id) for file in (features, labels, splits)
+    )
+    of_nodes = [table for table in (features_table, labels_table, splits_table) if table is not None]
+    ids = _Ids([edge_table, *of_nodes], features_table)
+    if len(edge_table.id_names) < 2:
+        raise DatasetError(f"{edge_table.file}: has 1 column: an edge has a source and a target")
+    source, target = (ids.places(edge_table, name) for name in edge_table.id_names)
+    weight = _weight(edge_table)
+    if undirected:
+        source, target, weight = in_both_directions(source, target, weight, len(ids))
+    y, class_names = None, None
+    if labels_table is not None:
+        y, class_names = _labels(labels_table, ids)
+    elif features_table is None:  # edges alone would not say how many nodes there are
+        y = np.full(len(ids), -1)
+    if splits_table is None and labels_table is not None and _named(labels_table.names, _SPLIT):
+        splits_table = labels_table
+    masks: dict[str, Any] = {}
+    if splits_table is not None:
+        masks = _masks(splits_table, ids)
+    elif labels_table is not None and y is not None:
+        masks = _random_masks(y)
+    return Graph(
+        np.stack([source, target]),
+        None if features_table is None else _features(features_table),
+        y,
+        edge_weight=weight,
+        id=ids.names,
+        class_names=class_names,
+        task=task,
+        **masks,
+    )
+
+
+class _Ids:
+    """Which node an id is."""
+
+    def __init__(self, tables: Sequence[Table], features: Table | None) -> None:
+        import pyarrow
+        from pyarrow import compute
+
+        columns = {(table, name): table.ids(name) for table in tables for name in table.id_names}
+        if any(column.type != pyarrow.int64() for column in columns.values()):
+            columns = {key: column.cast(pyarrow.large_string()) for key, column in columns.items()}
+        self._columns, self._index_in = columns, compute.index_in
+        for table in tables[1:]:  # not the edges
+            self._require_once(table, columns[table, table.id_names[0]])
+        if features is not None:
+            self._known = columns[features, features.id_names[0]]
+        else:
+            self._known = compute.unique(pyarrow.concat_arrays(columns.values())).sort()
+        if len(self._known) == 0:
+            raise DatasetError(f"{tables[0].file}: a graph needs a node or more")
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def names(self) -> NDArray[Any] | None:
+        """(nodes,) the ids, or None where they are the numbers of the nodes."""
+        ids: NDArray[Any] = self._known.to_numpy(zero_copy_only=False)
+        return None if np.array_equal(ids, np.arange(len(ids))) else ids
+
+    def places(self, table: Table, name: str) -> NDArray[np.int64]:
+        """(rows,) the node of each row."""
+        column = self._columns[table, name]
+        places = self._index_in(column, self._known)
+        if places.null_count:
+            row = int(np.asarray(places.is_null()).argmax())
+            rule = "no node has this id; nodes are those of the features"
+            raise DatasetError(
+                f"{table.file}: column {name!r}, row {row + 1} is {column[row].as_py()!r}: {rule}"
+            )
+        numbers: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+
+    @staticmethod
+    def _require_once(table: Table, column: Any) -> None:
+        counts = column.value_counts()
+        often = np.asarray(counts.field("counts")) > 1
+        if often.any():
+            twice = counts.field("values")[int(often.argmax())].as_py()
+            raise DatasetError(f"{table.file}: id {twice!r} is there twice: a row per node")
+
+
+def _ends(names: list[str]) -> list[str]:
+    lower = {name.lower(): name for name in names}
+    called = [[lower[end] for end in ends] for ends in _ENDS if all(end in lower for end in ends)]
+    return called[0] if called else names[:2]
+
+
+def _id(names: list[str]) -> list[str]:
+    return (_named(names, _ID) or names)[:1]
+
+
+def _named(names: Sequence[str], called: Sequence[str]) -> list[str]:
+    """The columns that have one of these names."""
+    return [name for name in names if name.lower() in called]
+
+
+def _others(table: Table, but: Sequence[str] = ()) -> list[str]:
+    """The columns that hold no ids."""
+    names = [name for name in table.names if name not in (*table.id_names, *but)]
+    if not names:
+        raise DatasetError(f"{table.file}: has no column besides {', '.join(table.names)}")
+    return names
+
+
+def _weight(table: Table) -> NDArray[Any] | None:
+    weights = _named(table.names, _WEIGHT)[:1]
+    unread = [name for name in table.names if name not in (*table.id_names, *weights)]
+    if unread:
+        read = ", ".join([*table.id_names, *weights])
+        warnings.warn(f"{table.file}: column {unread[0]!r} is left out; read are {read}", stacklevel=3)
+    return table.numbers(weights[0]) if weights else None
+
+
+def _features(table: Table) -> NDArray[np.float32]:
+    """(nodes, features) of the table's own rows."""
+    columns = [table.numbers(name) for name in _others(table)]
+    widths = [1 if column.ndim == 1 else column.shape[1] for column in columns]
+    x, start = np.empty((len(columns[0]), sum(widths)), dtype=np.float32), 0
+    for column, width in zip(columns, widths, strict=True):
+        x[:, start : start + width] = column.reshape(len(x), width)
+        start += width
+    return x
+
+
+def _labels(table: Table, ids: _Ids) -> tuple[NDArray[Any], list[str] | None]:
+    """(nodes,) or (nodes, columns) labels, and the names of classes that are text."""
+    from pyarrow import types
+
+    names = _others(table, but=_named(table.names, _SPLIT))
+    names = _named(names, _LABEL)[:1] or names
+    columns = [table.column(name) for name in names]
+    text = [types.is_string(column.type) or types.is_large_string(column.type) for column in columns]
+    for name, column, is_text in zip(names, columns, text, strict=True):
+        if not (is_number(column.type) or types.is_null(column.type) or (is_text and len(columns) == 1)):
+            raise table.wrong(name, f"holds {column.type}: labels must be numbers, or text in one column")
+    class_names = None
+    if text[0]:
+        values, class_names = classes_of_text(columns[0].to_pylist())
+    elif len(columns) == 1 and not types.is_floating(columns[0].type):
+        values = table.cast(names[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    else:
+        numbers = [np.asarray(table.cast(name, "float64").to_numpy(zero_copy_only=False)) for name in names]
+        values = numbers[0] if len(numbers) == 1 else np.stack(numbers, axis=1)
+    y = np.full((len(ids), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
+    y[ids.places(table, table.id_names[0])] = values
+    return y, class_names
+
+
+def _random_masks(y: NDArray[Any]) -> dict[str, Any]:
+    """A random split of the labelled nodes."""
+    missing = np.isnan(y) if y.dtype.kind == "f" else y == -1
+    labelled = np.flatnonzero(~missing.reshape(len(y), -1).all(axis=1))
+    masks = {}
+    for name, chosen in random_split(len(labelled)).items():
+        masks[name] = np.zeros(len(y), dtype=np.bool_)
+        masks[name][labelled] = chosen
+    return masks
+
+
+def _masks(table: Table, ids: _Ids) -> dict[str, NDArray[np.bool_]]:
+    """A mask per part of the split."""
+    name = (_named(table.names, _SPLIT) or _others(table))[0]
+    masks = {f"{role}_mask": np.zeros(len(ids), dtype=np.bool_) for role in get_args(Role)}
+    nodes = ids.places(table, table.id_names[0])
+    parts = table.column(name).to_pylist()
+    for row, (node, part) in enumerate(zip(nodes, parts, strict=True), start=1):
+        if part is None or str(part).lower() == "none":
+            continue
+        role = ROLE_OF.get(str(part).lower())
+        if role is None:
+            rule = f"must be one of {', '.join(get_args(Role))}, or empty"
+            raise DatasetError(f"{table.file}: column {name!r}, row {row} is {part!r}: {rule}")
+        masks[f"{role}_mask"][node] = True
+    return masks

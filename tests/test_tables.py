@@ -1,0 +1,218 @@
+"""Graphs from CSV and Parquet files, against dictionaries of Python."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lmc
+from commands import called, complaints, fails, run
+
+NAMES = st.one_of(
+    st.lists(st.integers(-50, 10**12), min_size=1, max_size=8, unique=True),
+    st.lists(
+        st.text("abÄ ,\"'0", min_size=1, max_size=4).map(lambda text: f"n{text}"), min_size=1, unique=True
+    ),
+)
+
+
+@st.composite
+def networks(draw):
+    """Names of nodes, edges between them with weights, features, and labels of some."""
+    names = draw(NAMES)
+    name = st.sampled_from(names)
+    edges = draw(st.lists(st.tuples(name, name, st.sampled_from([0.5, 1.0, 2.0])), max_size=12))
+    features = {each: draw(st.tuples(st.integers(-5, 5), st.floats(-1, 1, width=16))) for each in names}
+    labels = draw(st.dictionaries(name, st.sampled_from(["ant", "bee", "cat"]), min_size=1))
+    return names, edges, features, labels, draw(st.booleans())
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@given(network=networks())
+def test_every_number_stays_with_its_name(tmp_path_factory, suffix, network):
+    names, edges, features, labels, undirected = network
+    place = tmp_path_factory.mktemp("tables")
+    tables = {
+        "edges": pd.DataFrame(edges, columns=["source", "target", "weight"]),
+        "features": pd.DataFrame([(name, *features[name]) for name in names], columns=["id", "a", "b"]),
+        "labels": pd.DataFrame(labels.items(), columns=["node", "label"]),
+    }
+    if not edges:
+        tables["edges"]["source"] = tables["edges"]["target"] = pd.Series([], dtype=type(names[0]))
+    files = {}
+    for kind, table in tables.items():
+        files[kind] = place / f"{kind}{suffix}"
+        (table.to_csv if suffix == ".csv" else table.to_parquet)(files[kind], index=False)
+    graph = lmc.read_tables(**files, undirected=undirected)
+    ids = list(range(len(names))) if graph.id is None else graph.id.tolist()
+    assert ids == names
+    wanted = np.zeros((len(names), len(names)))
+    for source, target, weight in edges:
+        wanted[names.index(target), names.index(source)] += weight
+    if undirected:
+        wanted = np.maximum(wanted, wanted.T)
+    assert np.array_equal(graph.adjacency.to_dense().numpy(), wanted)
+    assert graph.x.tolist() == [list(features[name]) for name in names]
+    assert graph.class_names == tuple(sorted(set(labels.values())))
+    found = [None if y == -1 else graph.class_names[y] for y in graph.y.tolist()]
+    assert found == [labels.get(name) for name in names]
+    masks = torch.stack([graph.train_mask, graph.val_mask, graph.test_mask])
+    assert masks.sum(0).tolist() == [int(name in labels) for name in names]
+    assert bool(graph.train_mask.any())
+
+
+def write(folder, **texts):
+    files = {}
+    for name, text in texts.items():
+        files[name] = folder / f"{name}.csv"
+        files[name].write_text(text)
+    return files
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1\n1 2\n",
+        "# a list of SNAP\n# FromNodeId ToNodeId\n0\t1\n1\t2\n",
+        "dst;src;time\n1;0;5\n2;1;6\n",
+        "a,b\n0,1\n1,2",
+        "\ufefffrom node,to node\n0,1\n1,2\n",
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_edge_lists_as_they_come(tmp_path, text):
+    graph = lmc.read_tables(**write(tmp_path, edges=text))
+    assert graph.to_pyg().edge_index.tolist() == [[0, 1], [1, 2]]
+    assert graph.id is None
+    (tmp_path / "edges.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert lmc.read_tables(tmp_path / "edges.csv.gz").adjacency.equal(graph.adjacency)
+
+
+def test_a_column_that_is_not_read_is_named(tmp_path):
+    files = write(tmp_path, edges="source,target,time\n0,1,5\n")
+    with pytest.warns(UserWarning, match=r"column 'time' is left out; read are source, target"):
+        lmc.read_tables(**files)
+
+
+def test_ids_keep_their_zeros(tmp_path):
+    graph = lmc.read_tables(**write(tmp_path, edges="007,7\n7,8\n"))
+    assert sorted(graph.id.tolist()) == ["007", "7", "8"]
+
+
+def test_kinds_of_labels(tmp_path):
+    edges, labels = "0,1\n1,2\n2,3\n", {}
+    for name, text in {
+        "integers": "id,label\n0,2\n3,0\n1,\n",
+        "yes and no": "id,y\n0,true\n1,false\n",
+        "reals": "id,target\n0,0.5\n2,-1\n",
+        "several": "id,a,b\n0,1,0\n1,0,0\n2,1,1\n",
+        "split": "id,label,split\n0,0,train\n1,1,valid\n2,1,test\n3,0,\n",
+    }.items():
+        labels[name] = lmc.read_tables(**write(tmp_path, edges=edges, labels=text))
+    assert labels["integers"].y.tolist() == [2, -1, -1, 0]
+    assert labels["yes and no"].y.tolist() == [1, 0, -1, -1]
+    assert (labels["reals"].task, labels["reals"].y.nan_to_num(9).tolist()) == ("regression", [0.5, 9, -1, 9])
+    assert int((labels["reals"].train_mask | labels["reals"].val_mask).sum()) == 2
+    assert (labels["several"].task, labels["several"].num_classes) == ("multilabel", 2)
+    split = labels["split"]
+    masks = [
+        mask.nonzero().flatten().tolist() for mask in (split.train_mask, split.val_mask, split.test_mask)
+    ]
+    assert masks == [[0], [1], [2]]
+
+
+def test_nodes_that_only_a_split_knows(tmp_path):
+    graph = lmc.read_tables(**write(tmp_path, edges="0,1\n", splits="id,split\n0,train\n2,test\n"))
+    assert (graph.num_nodes, graph.num_classes, graph.id) == (3, 0, None)
+
+
+def test_vectors_in_one_column(tmp_path):
+    files = write(tmp_path, edges="source,target\na,b\n")
+    vectors = pd.DataFrame({"id": ["a", "b"], "embedding": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "age": [7, 8]})
+    vectors.to_parquet(tmp_path / "x.parquet")
+    assert lmc.read_tables(**files, features=tmp_path / "x.parquet").x.tolist() == [
+        [1, 2, 3, 7],
+        [4, 5, 6, 8],
+    ]
+
+
+WRONG = {
+    "edges.csv: column 'target', row 2 is 'zoe': no node has this id": {
+        "edges": "source,target\na,b\na,zoe\n",
+        "features": "id,x\na,1\nb,2\n",
+    },
+    "labels.csv: column 'id', row 1 is 9: no node": {
+        "features": "id,x\n0,1\n1,2\n",
+        "labels": "id,label\n9,1\n",
+    },
+    "features.csv: id 1 is there twice": {"features": "id,x\n1,1\n1,2\n0,0\n"},
+    "features.csv: column 'x', row 2 is empty": {"features": "id,x\n0,1\n1,\n"},
+    "features.csv: column 'x' holds string: must be numbers": {"features": "id,x\n0,red\n1,blue\n"},
+    "features.csv: has no column besides id": {"features": "id\n0\n1\n"},
+    "features.csv: column 'id', row 2 is empty: every row needs an id": {"features": "id,x\n0,1\n,2\n"},
+    "splits.csv: column 'split', row 1 is 'dev set': must be one of train, val, test": {
+        "splits": "id,split\n0,dev set\n"
+    },
+    "labels.csv: column 'label' holds timestamp": {"labels": "id,label\n0,2020-01-01 00:00:00\n"},
+    "edges.csv: has 1 column: an edge has a source and a target": {"edges": "source\n0\n"},
+    "edges.csv: column 'a' is there twice": {"edges": "a,a\n0,1\n"},
+    "edges.csv: not a table that can be read (it has no lines)": {"edges": ""},
+    "edges.csv: not a table that can be read (CSV parse error": {"edges": "a,b\n0,1\n2\n"},
+    "edges.csv: a graph needs a node or more": {"edges": "source,target\n"},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_wrong_names_file_column_and_row(tmp_path, message):
+    files = write(tmp_path, **({"edges": "source,target\n0,1\n"} | WRONG[message]))
+    with pytest.raises(lmc.DatasetError) as caught:
+        lmc.read_tables(**files)
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_missing_is_one_line(tmp_path):
+    line = fails(2, "import", tmp_path / "no.csv", "--out", tmp_path / "g", through=called)
+    assert line == f"lmc: {tmp_path / 'no.csv'}: not a table that can be read (No such file or directory)"
+
+
+@pytest.mark.process
+def test_from_tables_to_predictions_by_name(tmp_path, monkeypatch):
+    """What comes out has the names that went in, also for a graph without labels."""
+    rng, people = np.random.default_rng(0), [f"person {i}" for i in range(80)]
+    team = rng.integers(0, 2, 80)
+    pairs = [
+        (a, b) for a in range(80) for b in range(a) if rng.random() < (0.2 if team[a] == team[b] else 0.01)
+    ]
+    edges = pd.DataFrame([(people[a], people[b]) for a, b in pairs], columns=["source", "target"])
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    x = pd.DataFrame(rng.normal(size=(80, 4)) + team[:, None], columns=list("abcd"))
+    x.insert(0, "id", people)
+    x.to_parquet(tmp_path / "x.parquet", index=False)
+    labels = pd.DataFrame({"id": people, "label": np.array(["red", "blue"])[team]})
+    labels[:60].to_csv(tmp_path / "y.csv", index=False)
+    features = ["--features", "x.parquet", "--undirected"]
+    steps = [
+        ["import", "edges.csv", *features, "--labels", "y.csv", "--out", "g"],
+        ["import", "edges.csv", *features, "--out", "new"],
+        ["train", "--data", "g", "--parts", 4, "--epochs", 20, "--hidden", 8, "--out", "run", "--quiet"],
+        ["predict", "run", "--nodes", "ids.txt", "--out", "p.csv"],
+        ["predict", "run", "--data", "new", "--nodes", "ids.txt", "--out", "new.csv"],
+    ]
+    wanted = people[79:55:-2]
+    (tmp_path / "ids.txt").write_text("\n".join(wanted))
+    monkeypatch.chdir(tmp_path)
+    for step, through in zip(steps, [run, *[called] * 4], strict=True):
+        done = through(*step)
+        assert (done.returncode, complaints(done)) == (0, []), done
+    found, new = pd.read_csv(tmp_path / "p.csv"), pd.read_csv(tmp_path / "new.csv")
+    assert found["id"].tolist() == new["id"].tolist() == wanted
+    right = labels.set_index("id").loc[wanted, "label"].tolist()
+    assert (found["class_name"] == right).mean() > 0.8
+    assert found["class_name"].tolist() == new["class_name"].tolist()
+    assert np.allclose(found[["p_0", "p_1"]], new[["p_0", "p_1"]])
+    assert np.allclose(found[["p_0", "p_1"]].sum(axis=1), 1)

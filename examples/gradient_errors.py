@@ -41,5 +41,6 @@ axes.bar([place - 0.2 for place in range(len(found))], bias, 0.4, label="bias: v
 axes.bar([place + 0.2 for place in range(len(found))], spread, 0.4, label="spread: the batch")
 axes.set_xticks(range(len(found)), list(found))
 axes.set(ylabel="relative to the full gradient", title=f"3-layer GCN after {EPOCHS} epochs, 4 of 40 clusters")
-axes.legend()
+axes.set_ylim(top=1.3 * max(spread))
+axes.legend(ncols=2)
 figure.savefig("gradient_errors.png", dpi=120)

@@ -87,3 +87,14 @@ def graph_with(kind="directed weighted", columns=2):
     generator = torch.Generator().manual_seed(1)
     data.edge_attr = torch.randn(data.num_edges, columns, generator=generator, dtype=torch.float64)
     return lmc.Graph.from_pyg(data, num_classes=3)
+
+
+def by_pyg(model, graph):
+    """PyG's own forward on the whole graph."""
+    data, given = graph.to_pyg(), {}
+    if model.supports_edge_weight:
+        weight = data.get("edge_weight")  # how often edges repeat is kept in float32
+        given["edge_weight"] = None if weight is None else weight.to(data.x.dtype)
+    if model.supports_edge_attr and getattr(model.convs[0], "edge_dim", None) is not None:
+        given["edge_attr"] = data.edge_attr
+    return model(data.x, data.edge_index, **given)

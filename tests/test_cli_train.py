@@ -161,7 +161,7 @@ def test_a_resume_changes_the_epochs_and_nothing_else(small, tmp_path):
     options = ["--scheduler", "cosine", "--out", tmp_path / "a", "--quiet"]
     assert called("train", *arguments(small, epochs=4), *options).returncode == 0
     for wrong, message in (
-        (["--lr", "0.1"], "only --epochs may be changed"),
+        (["--lr", "0.1"], "only --epochs, "),
         (["--epochs", "9"], "cosine schedule"),
     ):
         assert message in fails(2, "train", "--resume", tmp_path / "a", *wrong, through=called)
@@ -279,7 +279,7 @@ def test_a_loss_that_is_no_number_fails_the_run(small, tmp_path):
     ("wrong", "message"),
     [
         (["--method", "lcm", "--parts", "4"], "did you mean 'lmc'"),
-        (["--model", "gnc"], "did you mean 'gcn'"),
+        (["--model", "gcm"], "did you mean 'gcn'"),
         (["--data", "synthetc"], "synthetic"),
         (["--preset", "gcn-arxv"], "did you mean 'gcn-arxiv'"),
         (["--method", "cluster"], "parts=None: ClusterGCN works on batches"),

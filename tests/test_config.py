@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lmc
-from lmc.runs.config import DEFAULTS, METHODS, MODELS, Config, merged, parse_setting
+from lmc.runs.config import DEFAULTS, METHODS, Config, merged, parse_setting
+from lmc.runs.models import module_of
 from lmc.runs.presets import PRESETS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
@@ -40,8 +41,9 @@ def test_every_preset_builds(name):
     config = Config.of(PRESETS[name])
     assert config.method["name"] == "lmc"
     with torch.device("meta"):
-        model = config.build_model(8, 3)
-    assert len(model.layers) == config.model["layers"]
+        module = module_of(config.model, 8, 3)
+    convolutions = module.layers if isinstance(module, lmc.GCN | lmc.GCNII) else module.convs
+    assert len(convolutions) == config.model["layers"]
     assert isinstance(config.build_estimator(), lmc.LMC)
     assert config.training["parts_per_batch"] <= config.training["parts"]
 
@@ -55,7 +57,6 @@ def test_an_empty_tree_becomes_the_defaults():
     tree = Config.of({}).to_tree()
     for name, section in DEFAULTS.items():
         assert section.items() <= tree[name].items()
-    assert set(MODELS) == {"gcn", "gcnii"}
 
 
 def test_defaults_are_written_out():
@@ -82,6 +83,8 @@ def test_later_settings_win_and_another_method_starts_anew():
     assert tree["model"]["layers"] == 2
     assert tree["method"] == {"name": "gas"}
     assert merged(preset, {"model": {"name": "gcnii"}})["model"]["norm"] == "batch"
+    other = merged({"model": {"name": "gcnii", "theta": 1.0, "layers": 9}}, {"model": {"name": "sage"}})
+    assert other == {"model": {"name": "sage", "layers": 9}}
     assert PRESETS["gcn-arxiv"]["model"]["layers"] == 3
 
 
@@ -108,11 +111,43 @@ def test_settings_of_the_command_line_are_parsed(text, value):
         ({"modle": {}}, "did you mean 'model'"),
         ({"training": {"optimizer": 3}}, "must be a string"),
         ({"data": {"name": 3}}, "data.name=3: must be a string"),
+        ({"model": {"name": "gat", "head": 3}}, "did you mean 'heads'"),
+        ({"model": {"name": "pna", "degrees": [1]}}, "setting='degrees'"),
+        ({"model": {"name": "os:system", "x": 1}}, r"'os:system': is code, and no file has it imported"),
+        ({"model": {"name": "in memory: GNN"}}, "was an object of a script, which settings cannot say"),
+        ({"training": {"optimizer": "in memory: SGD"}}, "training.optimizer='in memory: SGD': was an object"),
+        (
+            {"training": {"checkpoint": "all"}},
+            "training.checkpoint='all': must be one of none, last or",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tree, message):
     with pytest.raises(lmc.ArgumentError, match=message):
         Config.of(tree)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "gat", "hidden": 10, "heads": 4}, r"model 'gat': cannot be built \(Ensure that the number"),
+        ({"name": "pna", "hidden": 10, "towers": 4}, "towers=4: must divide hidden=10 and the 3 columns"),
+        ({"name": "sage", "aggr": "men"}, "model 'sage': cannot be built"),
+        ({"name": "gin", "norm": "bach"}, "model 'gin': cannot be built"),
+        ({"name": "gin", "norm": "graph"}, "mixes nodes"),
+        ({"name": "sage", "layers": 0}, "layers=0: must be 1 or more"),
+        ({"name": "pna", "pre_layers": 10**9}, "pre_layers=1000000000: must be at most"),
+    ],
+)
+def test_what_pyg_does_not_take_is_one_line(options, message):
+    with pytest.raises(lmc.ArgumentError, match=message):
+        Config.of({"model": options}).build_model(5, 3)
+
+
+@pytest.mark.parametrize("given", [0, -1, 1.5, "all", None])
+def test_how_many_checkpoints_may_be_kept(given):
+    with pytest.raises(lmc.ArgumentError, match=r"checkpoint=.*must be .*, or one of none, last"):
+        lmc.TrainingOptions(checkpoint=given)
 
 
 def test_a_file_that_is_not_toml_is_named(tmp_path):

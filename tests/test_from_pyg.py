@@ -9,20 +9,9 @@ from torch.nn.functional import cross_entropy
 
 import lmc
 from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
-from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, graph_with, make
+from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, by_pyg, graph_with, make
 
 CASES = [(kind, options) for kind in EVERY for options in OPTIONS] + [(kind, None) for kind in PARTICULAR]
-
-
-def by_pyg(model, graph):
-    """PyG's own forward on the whole graph."""
-    data, given = graph.to_pyg(), {}
-    if model.supports_edge_weight:
-        weight = data.get("edge_weight")  # how often edges repeat is kept in float32
-        given["edge_weight"] = None if weight is None else weight.to(data.x.dtype)
-    if model.supports_edge_attr and getattr(model.convs[0], "edge_dim", None) is not None:
-        given["edge_attr"] = data.edge_attr
-    return model(data.x, data.edge_index, **given)
 
 
 def pyg_gradient(model, graph):

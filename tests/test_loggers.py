@@ -118,7 +118,7 @@ def test_without_a_folder_tensorboard_takes_its_own(small, tmp_path, monkeypatch
     folder.rename(tmp_path / "tensorboard")
     found = logged.tensorboard(tmp_path)
     assert found.epochs["loss"] == pytest.approx({1: result.history[0].loss})
-    assert found.settings["model.name"] == "GCN"
+    assert found.settings["model.name"] == "gcn"
 
 
 @pytest.mark.parametrize("name", LOGGERS)

@@ -198,11 +198,19 @@ def test_wrong_arguments_are_one_line(tmp_path, monkeypatch, changed, message):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_folder_that_is_not_there_is_one_line(tmp_path, suffix):
-    file = tmp_path / "missing" / f"a{suffix}"
+def test_folders_that_are_not_there_are_made(tmp_path, suffix):
+    file = tmp_path / "missing" / "too" / f"a{suffix}"
+    write_predictions(file, graph_of([0]), torch.ones(1, 2), "multiclass")
+    assert typed("node", read(file)["node"]).tolist() == [0]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, suffix):
+    (tmp_path / "file").touch()
+    file = tmp_path / "file" / f"a{suffix}"
     with pytest.raises(lmc.LMCError) as error:
         write_predictions(file, graph_of([0]), torch.ones(1, 2), "multiclass")
-    assert str(error.value) == f"{file}: cannot be written (No such file or directory)"
+    assert str(error.value) == f"{file}: cannot be written (File exists)"
 
 
 @pytest.mark.posix

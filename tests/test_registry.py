@@ -1,15 +1,17 @@
 """Methods and models are named in one place, and everything that lists them looks there."""
 
 import pytest
+from torch_geometric.nn import models
 
 import lmc
 from commands import called
 from lmc.bench import run as bench
 from lmc.estimators.gas import GAS
+from lmc.nn.pyg_options import KINDS
 from lmc.paper.setup import METHOD_SETTINGS
 from lmc.paper.setup import MODELS as PAPER_MODELS
 from lmc.runs.config import Config
-from lmc.runs.registry import METHODS, MODELS, TRAINING_METHODS, Method
+from lmc.runs.registry import METHODS, MODELS, TRAINING_METHODS, Method, PygKind
 
 
 def test_every_estimator_and_model_has_a_name():
@@ -17,13 +19,22 @@ def test_every_estimator_and_model_has_a_name():
     public = {getattr(lmc, name) for name in lmc.__all__}
     estimators = {kind for kind in public if isinstance(kind, type) and issubclass(kind, lmc.Estimator)}
     assert classes == estimators - {lmc.Estimator}
-    assert {kind.load() for kind in MODELS.values()} == {lmc.GCN, lmc.GCNII}
+    ours = {kind.load() for kind in MODELS.values()} & public
+    assert ours == {lmc.GCN, lmc.GCNII}
+
+
+def test_every_model_of_pyg_has_a_name_and_knows_it():
+    assert {name: kind.load() for name, kind in MODELS.items() if isinstance(kind, PygKind)} == {
+        kind.name: kind for kind in KINDS
+    }
+    assert {kind.of for kind in KINDS} == set(models.basic_gnn.__all__)
 
 
 def test_names_and_titles_are_distinct():
     assert len({method.title for method in METHODS.values()}) == len(METHODS)
     assert len({method.in_paper for method in METHODS.values() if method.in_paper}) == len(METHOD_SETTINGS)
-    assert list(PAPER_MODELS.values()) == list(MODELS)
+    assert len({kind.title for kind in MODELS.values()}) == len(MODELS)
+    assert list(PAPER_MODELS.values()) == ["gcn", "gcnii"]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -50,8 +50,8 @@ def test_every_run_is_in_the_table_and_the_best_values_are_marked(run, report):
     page = report(ended(run, "good", level=0.72), ended(run, "fair", level=0.5, method="gas"))
     titles, good, fair = page.rows()
     assert titles[:4] == ["run", "method", "best val", "test at best"]
-    assert good[:2] == ["good arxiv", "LMC gcn"]
-    assert fair[:2] == ["fair arxiv", "GAS gcn"]
+    assert good[:2] == ["good arxiv", "LMC GCN"]
+    assert fair[:2] == ["fair arxiv", "GAS GCN"]
     best = max(lines(10, 0.72), key=lambda record: record["val"])
     assert good[2:5] == [f"{best['val']:.4f}", f"{best['test']:.4f}", str(best["epoch"])]
     passed = sum(record["seconds"] for record in lines(10, 0.72)[: best["epoch"]])

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from lmc.nn.gnn import GNN
     from lmc.nn.inference import predict
     from lmc.runs.fit import fit
+    from lmc.runs.loaded_run import Run, load_run
+    from lmc.runs.models import build_model
     from lmc.runs.predictions import probabilities, write_predictions
     from lmc.sparse import CSR
     from lmc.training.callbacks import Callback
@@ -65,14 +67,17 @@ _MODULE_OF = {
     "Record": "lmc.training.records",
     "Reserved": "lmc.batching.reserved",
     "Result": "lmc.training.records",
+    "Run": "lmc.runs.loaded_run",
     "RunError": "lmc.errors",
     "Training": "lmc.training.loop",
     "TrainingOptions": "lmc.training.options",
     "batches": "lmc.batching.samplers",
+    "build_model": "lmc.runs.models",
     "fit": "lmc.runs.fit",
     "from_pyg": "lmc.nn.from_pyg",
     "gradient_error": "lmc.estimators.gradient_error",
     "load": "lmc.data.datasets",
+    "load_run": "lmc.runs.loaded_run",
     "normalize": "lmc.data.normalization",
     "partition": "lmc.batching.partition",
     "predict": "lmc.nn.inference",
@@ -107,14 +112,17 @@ __all__ = [
     "Record",
     "Reserved",
     "Result",
+    "Run",
     "RunError",
     "Training",
     "TrainingOptions",
     "batches",
+    "build_model",
     "fit",
     "from_pyg",
     "gradient_error",
     "load",
+    "load_run",
     "normalize",
     "partition",
     "predict",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+import lmc
 from lmc.cli.completion import DATA
 from lmc.cli.paths import FILE, FOLDER
 
@@ -17,18 +18,20 @@ from lmc.cli.paths import FILE, FOLDER
 @click.option("--root", default=None, help="Folder to look for it in.")
 @click.option("--nodes", type=FILE, default=None, help="File of ids, one a line; by default all nodes.")
 @click.option("--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help="File.")
-def command(run: Path, data: str | None, root: str | None, nodes: Path | None, out: Path) -> None:
+@click.option("--model", default=None, help="module:function that made the model, if it was one of yours.")
+def command(
+    run: Path, data: str | None, root: str | None, nodes: Path | None, out: Path, model: str | None
+) -> None:
     """Predict nodes of a graph, which needs no labels, with a run's best weights: .parquet, .csv or .npz."""
     from lmc.runs.predictions import check_suffix, nodes_in_file, write_predictions
-    from lmc.runs.run import predictions, read_config
 
     check_suffix(out)
-    config = read_config(run)
-    graph = config.load_graph(data, root)
-    if data is not None and config.data.get("features") == "structure":
+    loaded = lmc.load_run(run, model)
+    graph = loaded.load_graph(data, root)
+    if data is not None and loaded.settings.get("data", {}).get("features") == "structure":
         text = "data.features=structure says where a node is in the graph of the run, and nothing in another"
         warnings.warn(text, stacklevel=1)
     wanted = None if nodes is None else nodes_in_file(nodes, graph)
-    prediction, best = predictions(run, graph, wanted)
-    write_predictions(out, graph, prediction, best.task, wanted, best.class_names)
+    prediction = loaded.predict(graph, wanted)
+    write_predictions(out, graph, prediction, loaded.task, wanted, loaded.class_names)
     print(f"{out}: {len(prediction):,} nodes")

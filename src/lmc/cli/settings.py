@@ -11,7 +11,13 @@ import click
 
 from lmc.cli import completion
 from lmc.cli.paths import FILE
-from lmc.runs.registry import MODELS
+from lmc.runs.registry import MODELS, allow_own_model, is_own
+
+
+def number_or_word(value: str) -> int | str:
+    """A flag that takes either."""
+    return int(value) if value.isdecimal() else value
+
 
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
@@ -23,11 +29,16 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         completion.FEATURES,
         "Made of the edges, for a graph without: degree or structure.",
     ),
-    ("--model", "model.name", completion.MODEL, f"One of {', '.join(MODELS)}."),
+    (
+        "--model",
+        "model.name",
+        completion.MODEL,
+        f"One of {', '.join(MODELS)}, or module:function of your own.",
+    ),
     ("--hidden", "model.hidden", int, "Width of the hidden layers."),
     ("--layers", "model.layers", int, "Number of convolutions."),
     ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
-    ("--norm", "model.norm", completion.NORM, "none, batch or layer."),
+    ("--norm", "model.norm", completion.NORM, "none, batch or layer; of PyG's models any norm of PyG."),
     ("--alpha", "method.alpha", float, "LMC: how much of the up-to-date values the halo takes."),
     ("--score", "method.score", completion.SCORE, "LMC: x^2, 2x-x^2, x, 1 or sin."),
     ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
@@ -43,6 +54,8 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--patience", "training.patience", int, "Evaluations without progress until it stops."),
     ("--evaluate-every", "training.evaluate_every", int, "Epochs between evaluations."),
     ("--gradient-error-every", "training.gradient_error_every", int, "Epochs between its measurements."),
+    ("--checkpoint", "training.checkpoint", number_or_word, "How many are kept: none, last or a number."),
+    ("--checkpoint-seconds", "training.checkpoint_seconds", float, "Between checkpoints."),
     ("--seed", "training.seed", int, "Of weights, clusters, batches and dropout."),
 ]
 
@@ -82,6 +95,10 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
         trees.append(PRESETS[checks.one_of("preset", preset, PRESETS)])
     if config_file is not None:
         trees.append(Config.read(config_file))
+    more = [parse_setting(text) for text in options["more"]]
+    for name in (options["model_name"], *(tree.get("model", {}).get("name") for tree in more)):
+        if is_own(name):  # on the command line: a file alone has no code imported
+            allow_own_model(name)
     given = {place: options[_name(place)] for _, place, _, _ in _FLAGS} | {"method.name": method}
     given["training.metrics"] = list(options["training_metrics"]) or None
     flags: dict[str, dict[str, Any]] = {}
@@ -89,7 +106,7 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
         section, _, key = place.partition(".")
         if value is not None:
             flags.setdefault(section, {})[key] = value
-    tree = merged(*trees, merged(flags, *map(parse_setting, options["more"])))
+    tree = merged(*trees, merged(flags, *more))
     Config.check_sections(tree)
     return tree
 

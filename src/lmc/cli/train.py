@@ -16,6 +16,17 @@ from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
 
+# What may be said when a run goes on: the graph must be the same, wherever it is; a model of one's own is
+# named again, to have it imported.
+CHANGEABLE = {
+    "training.epochs",
+    "training.checkpoint",
+    "training.checkpoint_seconds",
+    "data.name",
+    "data.root",
+    "model.name",
+}
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--method", type=completion.METHOD, help=f"One of {', '.join(METHODS)}.")
 @SEEDS_FLAG
 @click.option("--out", type=FOLDER, help="Folder of the run; several seeds in it go on where they stopped.")
-@click.option("--resume", type=FOLDER, help="Folder of a run to go on with; --epochs may be changed.")
+@click.option("--resume", type=FOLDER, help="Folder of a run to go on with, perhaps with more --epochs.")
 @click.option("--quiet", is_flag=True, help="Errors only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per epoch.")
 @click.option("--log", "loggers", multiple=True, help=f"Also tell {', '.join(LOGGERS)}; again for more.")
@@ -73,7 +84,7 @@ def command(
         _train_seeds(config, seeds, folder, watch, quiet or as_json)
         return
     if result.stopped == "interrupted":
-        print(f"lmc: interrupted; `lmc train --resume {folder}` goes on", file=sys.stderr)
+        print(f"lmc: interrupted; {_afterwards(config, folder)}", file=sys.stderr)
     if not quiet and not as_json:
         _show(result, folder)
 
@@ -101,23 +112,35 @@ def _train_seeds(
 
 
 def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
-    """The settings of the run in a folder, with the epochs that a command asks for."""
-    from lmc.runs.config import Config, merged
-    from lmc.runs.run import read_config
+    """The settings of the run in a folder, with what a command may change of them."""
+    from lmc.runs.run import read_config, read_tree
 
-    if out is not None or tree.keys() - {"training"} or tree.get("training", {}).keys() - {"epochs"}:
-        raise ArgumentError("--resume: goes on with the settings of the run; only --epochs may be changed")
+    unknown = {f"{section}.{key}" for section, settings in tree.items() for key in settings} - CHANGEABLE
+    if out is not None or unknown:
+        rule = "only --epochs, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
+        raise ArgumentError(f"--resume: goes on with the settings of the run; {rule}")
     if any(folder.glob("seed-*/config.toml")):
         raise ArgumentError(f"--resume {folder}: holds several seeds; the command that began them goes on")
-    kept = read_config(folder)
-    if tree and kept.training.get("scheduler") == "cosine":
+    kept = read_tree(folder)
+    named, own = tree.get("model", {}).get("name"), kept.get("model", {}).get("name")
+    if named is not None and named != own:
+        raise ArgumentError(f"--model {named}: the model of the run is {own}")
+    if "epochs" in tree.get("training", {}) and kept.get("training", {}).get("scheduler") == "cosine":
         raise ArgumentError("--epochs: the cosine schedule of this run ends with its epochs")
-    return Config.of(merged(kept.to_tree(), tree))
+    return read_config(folder, tree)
+
+
+def _afterwards(config: Config, folder: Path) -> str:
+    """What can become of a run that was interrupted."""
+    if config.training["checkpoint"] == "none":
+        return f"{folder} keeps no checkpoint, so the run cannot go on; its best weights are there"
+    return f"`lmc train --resume {folder}` goes on"
 
 
 def _name(config: Config) -> str:
     """The name of a run's folder where none was given."""
-    return "-".join((Path(config.data["name"]).stem, config.model["name"], config.method["name"]))
+    model = config.model["name"].replace(":", ".")
+    return "-".join((Path(config.data["name"]).stem, model, config.method["name"]))
 
 
 def _show(result: Result, folder: Path) -> None:

@@ -79,7 +79,10 @@ def load(
     10
     """
     graph = _load(str(name_or_path), root, split)
-    return graph if features is None else graph.with_features(features)
+    graph = graph if features is None else graph.with_features(features)
+    given = {"name": str(name_or_path), "root": root and str(root), "features": features, "split": split}
+    graph.remember_source({key: value for key, value in given.items() if value is not None})
+    return graph
 
 
 def _load(name: str, root: str | Path | None, split: int | None) -> Graph:

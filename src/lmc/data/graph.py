@@ -288,11 +288,40 @@ class Graph:
         try:
             width, names = about["num_classes"], about.get("class_names")
             width = None if width == 0 else width  # there are no labels that would say otherwise
-            return cls.from_csr(**given, task=about["task"], num_classes=width, class_names=names)
+            graph = cls.from_csr(**given, task=about["task"], num_classes=width, class_names=names)
+            graph.remember_source({"name": str(path)})
+            return graph
         except (GraphError, ArgumentError) as error:
             raise GraphError(f"{path}: {error}") from None
         except (KeyError, TypeError) as error:  # a header without these entries
             raise GraphError(f"{path}: not a graph folder ({error})") from None
+
+    # -- where it is from ------------------------------------------------------------------------
+
+    _source: dict[str, Any] | None = None
+    _as_loaded: tuple[CSR, Tensor, int] | None = None
+
+    def remember_source(self, given: dict[str, Any]) -> None:
+        """Keep what `lmc.load` was given."""
+        self._source, self._as_loaded = given, (self.adjacency, self.x, self.x._version)
+
+    @property
+    def source(self) -> dict[str, Any] | None:
+        """What `lmc.load` was given: `name` and more; None for a graph made or changed in memory.
+
+        >>> import lmc
+        >>> graph = lmc.load("synthetic")
+        >>> graph.source
+        {'name': 'synthetic'}
+        >>> graph.x = graph.x / 2
+        >>> graph.source is None
+        True
+        """
+        if self._as_loaded is None:
+            return None
+        adjacency, x, version = self._as_loaded
+        same = self.adjacency is adjacency and self.x is x and x._version == version
+        return self._source if same else None
 
     # -- what it is ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from lmc.errors import ArgumentError
 from lmc.nn.gnn import GNN, as_module
+from lmc.nn.pyg_options import recipe_of
 
 if TYPE_CHECKING:
     from torch_geometric.nn.models.basic_gnn import BasicGNN
@@ -46,6 +47,7 @@ def from_pyg(model: BasicGNN) -> GNN:
     ends = {"head": getattr(model, "lin", None), "jump": getattr(model, "jk", None)}
     wrapped = GNN(layers, **ends, in_features=width if width > 0 else None)
     wrapped.follow(model)
+    wrapped.recipe = recipe_of(model)
     return wrapped
 
 

@@ -10,6 +10,7 @@ from lmc.nn.activation import Activation, NormKind
 from lmc.nn.dropout import Dropout
 from lmc.nn.model import MOST_LAYERS, Layer, LinearLayer, Model
 from lmc.nn.node_wise import Chain, Identity, Linear, NodeWise
+from lmc.nn.recipe import Recipe
 
 
 class GCNLayer(LinearLayer):
@@ -85,6 +86,17 @@ class GCN(Model):
         if linear_out:
             head = Chain(Activation.of_width(width, norm, dropout), Linear(width, out_features))
         super().__init__(encoder, convolutions, head)
+        options = {
+            "hidden": [*map(int, hidden)] if isinstance(hidden, (list, tuple)) else int(hidden),
+            "layers": int(layers),
+            "dropout": dropout,
+            "norm": norm,
+            "input_dropout": input_dropout,
+            "residual": residual,
+            "linear_in": linear_in,
+            "linear_out": linear_out,
+        }
+        self.recipe = Recipe("gcn", out_features, options)
 
 
 def _widths(hidden: int | list[int], boundaries: int) -> list[int]:

@@ -12,6 +12,7 @@ from lmc.nn.activation import Activation, NormKind
 from lmc.nn.dropout import Dropout
 from lmc.nn.model import MOST_LAYERS, Layer, LinearLayer, Model
 from lmc.nn.node_wise import Chain, Linear, NodeWise
+from lmc.nn.recipe import Recipe
 
 
 class GCNIILayer(LinearLayer):
@@ -96,6 +97,18 @@ class GCNII(Model):
             convolutions,
             Chain(Activation.of_width(hidden, norm, dropout), Linear(hidden, out_features)),
         )
+        options = {
+            "hidden": hidden,
+            "layers": int(layers),
+            "alpha": alpha,
+            "theta": theta,
+            "dropout": dropout,
+            "norm": norm,
+            "input_dropout": input_dropout,
+            "residual": residual,
+            "shared_weights": shared_weights,
+        }
+        self.recipe = Recipe("gcnii", out_features, options)
 
     def initial(self, encoded: Tensor) -> Tensor:
         """(rows, hidden) h⁰ = relu(z⁰)."""

@@ -83,6 +83,7 @@ class GNN(Model):
         last = node_wise([*pending, *(() if jump is not None else _flat(head))])
         end: Any = last if jump is None else JumpHead(last, jump, node_wise(_flat(head)))
         super().__init__(node_wise(_flat(encoder)), parts, end)
+        self._followers: list[nn.Module] = []
         self.jumps = jump is not None
         self.reads_initial = any(isinstance(layer, GCN2ConvLayer) for layer in parts)
         for name, parameter in self.named_parameters():
@@ -92,12 +93,17 @@ class GNN(Model):
         self._tried = width is not None and check_locality(self, width)
 
     def follow(self, model: nn.Module) -> None:
-        """Keep the model that the modules come from in the same mode."""
+        """Keep the model that the modules come from in the same mode, and have its names for the weights."""
         self._followers = [model]  # in a list, which torch does not look into: its parameters are ours
+
+    @property
+    def original(self) -> nn.Module:
+        """The model that was wrapped, or the model itself."""
+        return next(iter(self._followers), self)
 
     def train(self, mode: bool = True) -> GNN:
         """Set the mode, also of the model that was wrapped."""
-        for model in getattr(self, "_followers", []):
+        for model in self._followers:
             model.train(mode)
         return super().train(mode)
 

@@ -26,6 +26,7 @@ from lmc.data.normalization import Norm, known_sums, normalize, normalize_transp
 from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
+from lmc.nn.recipe import Recipe
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
@@ -129,16 +130,23 @@ class Model(nn.Module):
     Attributes:
         reads_initial: whether layers read `initial`; if not, it may be computed from nothing.
         jumps: whether the head reads the messages of every layer beside the last boundary.
+        recipe: how it is built anew; None where settings cannot say it.
     """
 
     reads_initial: bool = False
     jumps: bool = False
+    recipe: Recipe | None = None
 
     def __init__(self, encoder: NodeWise, layers: list[Layer], head: NodeWise) -> None:
         super().__init__()
         self.encoder = encoder
         self.layers = Layers(layers)
         self.head = head
+
+    @property
+    def original(self) -> nn.Module:
+        """The module whose names the weights have in files: the one that was wrapped, or the model itself."""
+        return self
 
     def initial(self, encoded: Tensor) -> Tensor:
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""

@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 METHOD_SETTINGS: dict[str, dict[str, Any]] = {
     method.in_paper: {"name": name} for name, method in registry.METHODS.items() if method.in_paper
 }
-MODELS = {kind.title: name for name, kind in registry.MODELS.items()}
+MODELS = {kind.title: name for name, kind in registry.MODELS.items() if kind.in_paper}
 LARGE = ("arxiv", "flickr", "reddit", "ppi")
 
 # What the paper found best (appendix E.4): trust the up-to-date values where a batch is large.

@@ -80,7 +80,7 @@ def _section(named: NamedRun) -> _Section:
         name=named.name,
         data=run.setting("data", "name") or formats.NOTHING,
         method=side_by_side.method_of(run),
-        model=run.setting("model", "name") or formats.NOTHING,
+        model=side_by_side.model_of(run),
         facts={key: f"{count:,}" for key, count in _counts(run).items()} | _times(run),
         config=config,
         environment=side_by_side.flat(run.environment),

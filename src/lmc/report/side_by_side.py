@@ -11,7 +11,7 @@ from lmc.report import formats
 from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
 from lmc.runs.mean_of_runs import mean_of
-from lmc.runs.registry import METHODS
+from lmc.runs.registry import METHODS, MODELS
 
 _MACHINE = ("processor", "platform", "threads")  # what seconds depend on
 
@@ -97,6 +97,12 @@ def method_of(run: ReportedRun) -> str:
     """The method's name as people write it."""
     name = run.setting("method", "name") or formats.NOTHING
     return METHODS[name].title if name in METHODS else name
+
+
+def model_of(run: ReportedRun) -> str:
+    """The model's name as people write it."""
+    name = run.setting("model", "name") or formats.NOTHING
+    return MODELS[name].title if name in MODELS else name
 
 
 def differences(runs: Sequence[NamedRun]) -> ComparisonTable | None:

@@ -23,21 +23,28 @@ from torch import Tensor
 from lmc.errors import RunError
 from lmc.files import one_line, partial_file, put_in_place
 
-KEPT = 2
 _NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
 
 
-def save(folder: Path, epoch: int, step: int, state: dict[str, Any]) -> Path:
-    """Write a checkpoint, have the disk confirm it, and remove all but the last two."""
+def save(folder: Path, epoch: int, step: int, state: dict[str, Any], keep: int = 2) -> Path:
+    """Write a checkpoint, have the disk confirm it, and remove all but the last ones, this one included."""
     kept = _NamedTensors()
     rest = json.dumps(_without_tensors(state, "", kept))
     with partial_file(folder / "checkpoint") as partial:
-        save_file(kept.tensors, partial, {"state": rest})
+        _write(partial, kept.tensors, {"state": rest})
         file = folder / f"{epoch:06}-{step:06}.{_checksum(partial)}.safetensors"
         put_in_place(partial, file)
-    for old in _found(folder)[KEPT:]:
+    for old in _found(folder)[keep:]:
         old.unlink(missing_ok=True)
     return file
+
+
+def _write(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """As any other file is made: safetensors has its files closed to all but their owner."""
+    file.touch()
+    mode = file.stat().st_mode
+    save_file(tensors, file, metadata)
+    file.chmod(mode)
 
 
 def load_latest(folder: Path) -> dict[str, Any] | None:
@@ -158,7 +165,7 @@ def save_weights(file: Path, weights: dict[str, Tensor], about: dict[str, Any]) 
     names = {name: kept.name_of(value, name) for name, value in weights.items()}
     shared = {name: first for name, first in names.items() if name != first}
     with partial_file(file) as partial:
-        save_file(kept.tensors, partial, {"about": json.dumps({**about, _SHARED: shared})})
+        _write(partial, kept.tensors, {"about": json.dumps({**about, _SHARED: shared})})
         put_in_place(partial, file)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import tomli_w
 import torch
+from torch import Tensor
 
 from lmc import checks, typed
 from lmc.data.datasets import load
@@ -19,7 +20,9 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
 from lmc.files import one_line, read_text_bytes
 from lmc.nn.model import Model
-from lmc.runs.registry import METHODS, MODELS
+from lmc.runs import models
+from lmc.runs.registry import METHODS
+from lmc.runs.sections import Settings, check_objects, check_section, defaults
 from lmc.training.options import TrainingOptions
 
 if sys.version_info >= (3, 11):
@@ -27,19 +30,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-Settings = dict[str, Any]
-"""The entries of one section."""
-
 SECTIONS = ("data", "model", "method", "training")
 # Of sections, and of names, that are left out.
 DEFAULTS: dict[str, Settings] = {
     "data": {"name": "synthetic"},
-    "model": {"name": "gcn", "hidden": 64, "layers": 2},
+    "model": {"name": "gcn", "hidden": models.WIDTH, "layers": 2},
     "method": {"name": "lmc"},
     "training": {"parts": 40, "parts_per_batch": 10},
 }
-# What a file cannot say: objects, and what the model takes from the graph.
-_FROM_GRAPH = ("self", "in_features", "out_features")
+# What a file cannot say.
 _OBJECTS = ("self", "loss")
 
 
@@ -90,22 +89,24 @@ class Config:
 
     def _resolved(self) -> Config:
         """With every default written out, so that a run stays the same when defaults change."""
-        model, method = self.model["name"], self.method["name"]
-        width = {"hidden": DEFAULTS["model"]["hidden"]}
+        method = self.method["name"]
         return Config(
             self.data,
-            {"name": model} | width | _defaults(MODELS[model].load()) | self.model,
-            {"name": method} | _defaults(METHODS[method].load()) | self.method,
-            _defaults(TrainingOptions) | self.training,
+            models.resolved(self.model),
+            {"name": method} | defaults(_parameters(METHODS[method].load())) | self.method,
+            defaults(_parameters(TrainingOptions)) | self.training,
         )
 
     def check(self) -> None:
         """Every name and every type; ranges are checked by what is built."""
         typed.read("data.name", self.data["name"], str)
-        _check_section("data", self.data, load, ("name_or_path",))
-        _check_section("model", self.model, _named(MODELS, "model", self.model).load(), _FROM_GRAPH)
-        _check_section("method", self.method, _named(METHODS, "method", self.method).load(), ("self",))
-        _check_section("training", self.training, TrainingOptions, _OBJECTS)
+        check_section("data", self.data, load, [name for name in _parameters(load) if name != "name_or_path"])
+        models.check_model(self.model)
+        check_objects("method", self.method)
+        method = METHODS[checks.one_of("method.name", self.method["name"], METHODS)].load()
+        check_section("method", self.method, method, _parameters(method))
+        training = [name for name in _parameters(TrainingOptions) if name not in _OBJECTS]
+        check_section("training", self.training, TrainingOptions, training)
 
     # -- what it stands for ------------------------------------------------------------------------
 
@@ -116,17 +117,15 @@ class Config:
             return load(other, root, features=own.get("features"))
         return load(self.data["name"], **(own if root is None else own | {"root": root}))
 
-    def build_model(self, in_features: int, out_features: int) -> Model:
+    def build_model(self, in_features: int, out_features: int, degrees: Tensor | None = None) -> Model:
         """The model, with weights drawn from the run's seed."""
         torch.manual_seed(checks.whole_number("seed", self.training.get("seed", 0), 0))
-        options = dict(self.model)
-        kind = MODELS[options.pop("name")].load()
-        hidden = options.pop("hidden")
-        try:
-            return kind(in_features, hidden, out_features, **options)
-        except RuntimeError as error:  # of torch, for widths whose weights no memory holds
-            widths = f"hidden={hidden}, {in_features} features and {out_features} classes"
-            raise ArgumentError(f"model: cannot be built with {widths} ({one_line(error)})") from None
+        return models.built(self.model, in_features, out_features, degrees)
+
+    def build_model_for(self, graph: Graph) -> Model:
+        """The model for a graph, in the type of its features."""
+        model = self.build_model(graph.num_features, graph.num_classes, models.degree_histogram(graph))
+        return model.to(graph.x.dtype)
 
     def build_estimator(self) -> Estimator:
         """The estimator."""
@@ -165,15 +164,11 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
             renamed = name in ("model", "method") and section.get("name", before.get("name")) != before.get(
                 "name"
             )
-            kept = _common(before) if renamed and name == "model" else {} if renamed else before
+            kept = before
+            if renamed and before:
+                kept = models.understood_by(section["name"], before) if name == "model" else {}
             result[name] = {**kept, **section}
     return result
-
-
-def _common(model: Settings) -> Settings:
-    """What every kind of model understands."""
-    shared = set.intersection(*(set(inspect.signature(kind.load()).parameters) for kind in MODELS.values()))
-    return {key: value for key, value in model.items() if key in shared}
 
 
 def parse_setting(text: str) -> dict[str, Settings]:
@@ -193,27 +188,11 @@ def parse_setting(text: str) -> dict[str, Settings]:
     return {section: {key: parsed}}
 
 
-def _named(known: Mapping[str, Any], section: str, settings: Settings) -> Any:
-    return known[checks.one_of(f"{section}.name", settings["name"], known)]
-
-
 def understood(method: str, settings: Settings) -> Settings:
     """Those of the settings that a method takes."""
     known = inspect.signature(METHODS[method].load()).parameters
     return {key: value for key, value in settings.items() if key in known}
 
 
-def _defaults(of: Callable[..., Any]) -> Settings:
-    """The defaults of a class or a function that a file can hold."""
-    parameters = inspect.signature(of).parameters.values()
-    return {p.name: p.default for p in parameters if isinstance(p.default, (bool, int, float, str))}
-
-
-def _check_section(section: str, settings: Settings, of: Callable[..., Any], hidden: tuple[str, ...]) -> None:
-    parameters = [name for name in inspect.signature(of).parameters if name not in hidden]
-    hints = get_type_hints(of.__init__ if inspect.isclass(of) else of)
-    for key, value in settings.items():
-        if key == "name" and section != "training":
-            continue
-        checks.one_of(f"{section}: setting", key, parameters)
-        typed.read(f"{section}.{key}", value, hints[key])
+def _parameters(of: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(of).parameters

@@ -20,7 +20,7 @@ from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import Metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
-from lmc.training.options import TrainingOptions
+from lmc.training.options import Checkpoint, TrainingOptions
 from lmc.training.records import Result
 
 
@@ -47,6 +47,8 @@ def fit(
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,
+    checkpoint: Checkpoint = 2,
+    checkpoint_seconds: float | None = None,
     metrics: Metrics = (),
     callbacks: Sequence[str | Callback] = (),
     out: str | Path | None = None,
@@ -81,12 +83,15 @@ def fit(
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
+        checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
+        checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.
         metrics: further metrics for the records: names out of accuracy, macro_f1, micro_f1, roc_auc, rmse and
             mae, or functions from (rows, out) predictions and (rows, ...) labels to a number, such as
             `{"f1": function}`. The best epoch is chosen by the metric of the labels' kind.
         callbacks: who is told: `lmc.Callback`, or loggers by name, which are `"tensorboard"`, `"wandb"` and
             `"mlflow"`.
-        out: a folder for metrics, checkpoints and the best weights; None keeps nothing.
+        out: a folder for metrics, checkpoints and the best weights, which `lmc.load_run` and the command line
+            read; None keeps nothing.
         resume: whether to go on with what is in `out`.
         progress: `"auto"` shows a line that moves in a terminal or a notebook, and nothing where the output
             is piped; True shows plain lines there; `"plain"` shows them everywhere; False shows nothing.
@@ -117,6 +122,8 @@ def fit(
         init=init,
         loss=loss,
         background=background,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
         metrics=metrics,
     )
     folder_path = None if out is None else checks.path("out", out)

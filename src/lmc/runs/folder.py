@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,12 +17,12 @@ from lmc.errors import ArgumentError, RunError
 from lmc.files import one_line, regular, write_atomically
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
+from lmc.runs.description import described
 from lmc.runs.environment import environment
 from lmc.runs.metrics_file import append_metrics, write_metrics
 from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
-from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
@@ -37,16 +37,14 @@ class RunFolder(Callback):
     Args:
         folder: made where it is missing.
         resume: whether to go on with the run in it; if not, there must be none.
-        config: the text of `config.toml`; None describes the run as far as text can.
-        about: what is needed to build the model again, kept with the best weights.
+        config: the settings of the run; None describes it as far as text can.
 
     Only one process at a time can hold a folder; it is let go at the end of the context.
     """
 
-    def __init__(
-        self, folder: Path, resume: bool, config: str | None = None, about: dict[str, Any] | None = None
-    ) -> None:
-        self.folder, self.resume, self.config, self.about = folder, resume, config, about or {}
+    def __init__(self, folder: Path, resume: bool, config: Config | None = None) -> None:
+        self.folder, self.resume, self.config = folder, resume, config
+        self._about: dict[str, Any] = {}
         self._best_saved: int | None = None
         self._saved_at = self._save_took = 0.0
         # Where the file system has no locks, a soft lock in their place would outlive a killed process.
@@ -88,6 +86,8 @@ class RunFolder(Callback):
             left.unlink(missing_ok=True)
         if self.resume:
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)
+            if state is None and training.options.checkpoints == 0:
+                raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
             if state is not None:
                 _restore(training, state, self.folder)
         training.callbacks.append(self)
@@ -101,7 +101,9 @@ class RunFolder(Callback):
     def on_start(self, training: Training) -> None:
         """Write what is known before the first step."""
         with self._writing():
-            text = self.config or described(training).to_toml()
+            config = self.config or described(training)
+            self._about = _about(training, config)
+            text = config.to_toml()
             write_atomically(self.folder / CONFIG, lambda file: file.write(text.encode()))
             if not (self.folder / ENVIRONMENT).exists():
                 _write_json(self.folder / ENVIRONMENT, environment())
@@ -112,7 +114,7 @@ class RunFolder(Callback):
 
     def on_step(self, training: Training, loss: float) -> None:
         """Save in the middle of an epoch that takes long."""
-        if self._due(least=MIDWAY_SECONDS):
+        if self._due(training, least=MIDWAY_SECONDS):
             with self._writing():
                 self._save(training)
 
@@ -120,7 +122,7 @@ class RunFolder(Callback):
         """Append to the metrics; save where that costs little of the time that has passed."""
         with self._writing():
             append_metrics(self.folder / METRICS, record)
-            if self._due():
+            if self._due(training):
                 self._save(training)
 
     def on_end(self, training: Training) -> None:
@@ -128,15 +130,19 @@ class RunFolder(Callback):
         with self._writing():
             self._save(training)
 
-    def _due(self, least: float = 0.0) -> bool:
-        return time.monotonic() - self._saved_at >= max(least, SAVING_SHARE * self._save_took)
+    def _due(self, training: Training, least: float = 0.0) -> bool:
+        asked = training.options.checkpoint_seconds
+        wait = max(least, SAVING_SHARE * self._save_took) if asked is None else asked
+        return time.monotonic() - self._saved_at >= wait
 
     def _save(self, training: Training) -> None:
         start = time.monotonic()
-        checkpoint.save(self.folder / CHECKPOINTS, training.epoch, training.step, training.state())
+        if keep := training.options.checkpoints:
+            place = (training.epoch, training.step)
+            checkpoint.save(self.folder / CHECKPOINTS, *place, training.state(), keep)
         best = None if training.best.record is None else training.best.record.epoch
         if best is not None and best != self._best_saved:
-            checkpoint.save_weights(self.folder / BEST, training.best_weights, self.about)
+            checkpoint.save_weights(self.folder / BEST, training.best_weights, self._about)
             self._best_saved = best
         self._saved_at = time.monotonic()
         self._save_took = self._saved_at - start
@@ -154,15 +160,17 @@ class RunFolder(Callback):
             raise RunError(f"{self.folder}: cannot be written to ({one_line(error)})") from None
 
 
-def described(training: Training) -> Config:
-    """The settings of a run that was made from objects, as far as text can hold them."""
-    plain = {field.name: getattr(training.options, field.name) for field in fields(TrainingOptions)}
-    return Config(
-        {"name": "in memory"},
-        {"name": type(training.model).__name__},
-        {"name": repr(training.estimator)},
-        {name: value for name, value in plain.items() if isinstance(value, (bool, int, float, str))},
-    )
+def _about(training: Training, config: Config) -> dict[str, Any]:
+    """What is needed to build the model again, kept with the best weights."""
+    graph, recipe = training.graph, training.model.recipe
+    names = {} if graph.class_names is None else {"class_names": list(graph.class_names)}
+    return {
+        **names,
+        "config": config.to_tree(),
+        "task": graph.task,
+        "in_features": graph.num_features,
+        "out_features": graph.num_classes if recipe is None else recipe.out_features,
+    }
 
 
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from lmc import checks, typed
 from lmc.errors import ArgumentError, LMCError
 from lmc.files import one_line, write_atomically
-from lmc.runs.folder import described
+from lmc.runs.description import described
 from lmc.runs.registry import LOGGERS
 from lmc.runs.text_files import content_of, in_file, json_of
 from lmc.training.callbacks import Callback

@@ -52,7 +52,8 @@ def write_predictions(
     numbered here are one array (nodes, out): `probabilities`, `label` and `value`.
 
     Args:
-        file: ends in `.parquet`, `.csv` or `.npz`; a file that is there already is replaced.
+        file: ends in `.parquet`, `.csv` or `.npz`; a file that is there already is replaced, and folders that
+            are missing are made.
         graph: the graph, for its order, its ids and its split.
         prediction: (nodes, out) logits or values, as from `lmc.predict`.
         task: what the predictions mean: the kind of labels that the model was trained on; None for that of
@@ -90,6 +91,7 @@ def write_predictions(
     if task == "multiclass" and names is not None:
         arrays = _with_names(arrays, names)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, arrays))
     except OSError as error:
         raise LMCError(f"{file}: cannot be written ({one_line(error)})") from None

@@ -5,14 +5,25 @@ A new estimator, model or logger is its own file and one line here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
+from lmc.checks import one_of
+from lmc.errors import ArgumentError
+from lmc.files import one_line
+
 if TYPE_CHECKING:
+    from torch import nn
+
     from lmc.estimators.estimator import Estimator
-    from lmc.nn.model import Model
+
+FROM_GRAPH = ("in_features", "out_features", "degrees")
+"""What a model takes from the graph, and settings do not say."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +54,69 @@ class ModelKind:
     Attributes:
         path: `module:class`, imported when it is used.
         title: as people and the paper write it.
+        in_paper: whether the paper's tables have it.
     """
 
     path: str
     title: str
+    in_paper: bool = False
 
-    def load(self) -> Callable[..., Model]:
-        """The class of the model, which takes features in, hidden width and features out first."""
+    def load(self) -> Callable[..., Any]:
+        """What is called with what a model takes from the graph, and its options."""
         return _imported(self.path)
+
+    def options(self) -> dict[str, Parameter]:
+        """What settings may say of it."""
+        parameters = signature(self.load()).parameters
+        return {name: taken for name, taken in parameters.items() if name not in FROM_GRAPH}
+
+    def build(self, from_graph: Mapping[str, Any], options: Mapping[str, Any]) -> nn.Module:
+        """The module that has the weights, by the names they have in files."""
+        load = self.load()
+        takes = signature(load).parameters
+        given = {name: value for name, value in from_graph.items() if name in takes}
+        built: nn.Module = load(**given, **options)
+        return built
+
+
+class PygKind(ModelKind):
+    """A model of PyG; `path` leads to its options."""
+
+    def build(self, from_graph: Mapping[str, Any], options: Mapping[str, Any]) -> nn.Module:
+        """The model of PyG, not wrapped yet."""
+        made: Any = super().build(from_graph, options)
+        built: nn.Module = made.build()
+        return built
+
+
+class OwnKind(ModelKind):
+    """A model of a user's own: `path` leads to a function of features in, features out, and options."""
+
+    def load(self) -> Callable[..., Any]:
+        """The function; modules are looked for in the working folder too."""
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+        try:
+            found = _imported(self.path)
+        except Exception as error:  # a module of a user may raise anything
+            raise ArgumentError(f"model {self.path!r}: cannot be imported ({one_line(error)})") from None
+        if not callable(found):
+            raise ArgumentError(f"model {self.path!r}: is a {type(found).__name__}; must be a function")
+        return found
+
+    def options(self) -> dict[str, Parameter]:
+        """What it takes after the two widths."""
+        return dict([*signature(self.load()).parameters.items()][2:])
+
+    def build(self, from_graph: Mapping[str, Any], options: Mapping[str, Any]) -> nn.Module:
+        """What the function gives."""
+        load, widths = self.load(), (from_graph["in_features"], from_graph["out_features"])
+        try:
+            signature(load).bind(*widths, **options)
+        except TypeError as error:
+            raise ArgumentError(f"model {self.path!r}: {one_line(error)}") from None
+        built: nn.Module = load(*widths, **options)
+        return built
 
 
 @dataclass(frozen=True)
@@ -82,10 +148,19 @@ METHODS: dict[str, Method] = {
 }
 
 MODELS: dict[str, ModelKind] = {
-    "gcn": ModelKind("lmc.nn.gcn:GCN", "GCN"),
-    "gcnii": ModelKind("lmc.nn.gcnii:GCNII", "GCNII"),
+    "gcn": ModelKind("lmc.nn.gcn:GCN", "GCN", in_paper=True),
+    "gcnii": ModelKind("lmc.nn.gcnii:GCNII", "GCNII", in_paper=True),
+    "sage": PygKind("lmc.nn.pyg_options:GraphSAGEOptions", "GraphSAGE"),
+    "gat": PygKind("lmc.nn.pyg_options:GATOptions", "GAT"),
+    "gatv2": PygKind("lmc.nn.pyg_options:GATv2Options", "GATv2"),
+    "gin": PygKind("lmc.nn.pyg_options:GINOptions", "GIN"),
+    "pna": PygKind("lmc.nn.pyg_options:PNAOptions", "PNA"),
+    "edgecnn": PygKind("lmc.nn.pyg_options:EdgeCNNOptions", "EdgeCNN"),
+    "pyg-gcn": PygKind("lmc.nn.pyg_options:GCNOptions", "GCN of PyG"),
 }
 
+# Functions of users, by `module:function`, that a call or a command of this process has named.
+_OWN_MODELS: dict[str, OwnKind] = {}
 LOGGERS: dict[str, LoggerKind] = {
     "tensorboard": LoggerKind("lmc.runs.tensorboard:TensorBoard", "TensorBoard", "tensorboard"),
     "wandb": LoggerKind("lmc.runs.wandb:WandB", "Weights & Biases", "wandb"),
@@ -93,6 +168,37 @@ LOGGERS: dict[str, LoggerKind] = {
 }
 
 TRAINING_METHODS = tuple(name for name, method in METHODS.items() if method.trains)
+
+
+def is_own(name: object) -> bool:
+    """Whether a name is of the form `module:function`.
+
+    >>> is_own("mymodels:make"), is_own("gcn"), is_own("in memory: GNN")
+    (True, False, False)
+    """
+    return (
+        isinstance(name, str)
+        and all(part.isidentifier() for end in name.split(":") for part in end.split("."))
+        and name.count(":") == 1
+    )
+
+
+def allow_own_model(name: str) -> None:
+    """Have a function of a user be a model of this name: no file can do that, only a call or a command."""
+    if not is_own(name):
+        raise ArgumentError(f"model={name!r}: must be module:function, such as mymodels:make")
+    _OWN_MODELS[name] = OwnKind(name, name)
+    _OWN_MODELS[name].load()  # what cannot be imported is said at once
+
+
+def model_kind(name: object) -> ModelKind:
+    """The model of a name; else ArgumentError."""
+    if isinstance(name, str) and name in _OWN_MODELS:
+        return _OWN_MODELS[name]
+    if is_own(name):
+        rule = f"is code, and no file has it imported; name it: --model {name}, or model={name!r}"
+        raise ArgumentError(f"model.name={name!r}: {rule}")
+    return MODELS[one_of("model.name", name, MODELS)]
 
 
 def _imported(path: str) -> Callable[..., Any]:

@@ -1,29 +1,21 @@
-"""From a configuration to a finished run in its folder, and from such a folder back to a model."""
+"""From a configuration to a finished run in its folder."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from lmc import checks, typed
 from lmc.data.graph import Graph
-from lmc.data.rules import Task
-from lmc.errors import ArgumentError, DatasetError, RunError
-from lmc.files import one_line
-from lmc.nn.inference import predict
-from lmc.nn.model import Model
-from lmc.runs import checkpoint
-from lmc.runs.config import Config
-from lmc.runs.folder import BEST, CONFIG, RunFolder
+from lmc.errors import ArgumentError, DatasetError
+from lmc.runs.config import Config, merged
+from lmc.runs.folder import CONFIG, RunFolder
 from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
+from lmc.runs.sections import Settings
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.options import TrainingOptions
@@ -51,29 +43,29 @@ def train_run(
         callback.on_phase(f"loading {config.data['name']}")
     with _naming(out / CONFIG) if resume else nullcontext():
         graph = graph or config.load_graph()
-        model = config.build_model(graph.num_features, graph.num_classes)
+        model = config.build_model_for(graph)
         options = TrainingOptions(**config.training)
         training = prepare_training(graph, model, config.build_estimator(), options, told)
         training.began = began
-    about: dict[str, Any] = {
-        "config": config.to_tree(),
-        "task": graph.task,
-        "in_features": graph.num_features,
-        "out_features": graph.num_classes,
-    }
-    if graph.class_names is not None:
-        about["class_names"] = list(graph.class_names)
-    with RunFolder(out, resume, config.to_toml(), about) as folder, ended_by(training, STOPPING):
+    with RunFolder(out, resume, config) as folder, ended_by(training, STOPPING):
         return folder.train(training)
 
 
-def read_config(folder: Path) -> Config:
-    """The configuration of a run."""
+def read_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Config:
+    """The configuration of a run, with what is to be otherwise."""
+    tree = read_tree(folder)
+    with _naming(folder / CONFIG):
+        return Config.of(merged(tree, changes or {}))
+
+
+def read_tree(folder: Path) -> dict[str, Settings]:
+    """The settings of a run by section, whether or not text says them all."""
     if not (folder / CONFIG).is_file():
         raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it)")
     tree = Config.read(folder / CONFIG)
     with _naming(folder / CONFIG):
-        return Config.of(tree)
+        Config.check_sections(tree)
+    return tree
 
 
 @contextmanager
@@ -83,37 +75,3 @@ def _naming(file: Path) -> Iterator[None]:
         yield
     except (ArgumentError, DatasetError) as error:
         raise type(error)(f"{file}: {error}") from None
-
-
-class BestModel(NamedTuple):
-    """The model of a run with its best weights, the kind of labels it predicts, and the names of classes."""
-
-    model: Model
-    task: Task
-    class_names: list[str] | None
-
-
-def best_model(folder: Path) -> BestModel:
-    """The best model of a run."""
-    read_config(folder)  # first of all, an error if the folder is not that of a run
-    weights, about = checkpoint.load_weights(folder / BEST)
-    try:
-        config = Config.of(about["config"])
-        with torch.device("meta"):  # no memory is taken: the file may promise a larger model than it holds
-            promised = config.build_model(about["in_features"], about["out_features"]).state_dict()
-        if {name: value.shape for name, value in promised.items()} != {
-            n: w.shape for n, w in weights.items()
-        }:
-            raise KeyError("its tensors are not those of its model")
-        model = config.build_model(about["in_features"], about["out_features"])
-        model.load_state_dict(weights)
-        task = cast(Task, checks.one_of("task", about["task"], Task))
-        return BestModel(model, task, typed.read("class_names", about.get("class_names"), list[str] | None))
-    except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
-        raise RunError(f"{folder / BEST}: not the weights of its run ({one_line(error)})") from None
-
-
-def predictions(folder: Path, graph: Graph, nodes: Tensor | None = None) -> tuple[Tensor, BestModel]:
-    """(nodes, out) what a run's best model says of a graph's nodes, and that model."""
-    best = best_model(folder)
-    return predict(graph, best.model, nodes=nodes), best

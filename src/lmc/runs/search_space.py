@@ -8,7 +8,8 @@ from typing import Any
 
 from lmc import checks
 from lmc.errors import ArgumentError
-from lmc.runs.config import Config, Settings, merged, parse_setting
+from lmc.runs.config import Config, merged, parse_setting
+from lmc.runs.sections import Settings
 
 Value = bool | int | float | str
 

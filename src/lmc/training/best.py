@@ -20,7 +20,7 @@ class BestEpoch:
 
     Attributes:
         record: of the best epoch; None before the first.
-        weights: of the model in that epoch; None if there are no validation nodes.
+        weights: of `model.original` in that epoch; None if there are no validation nodes.
         evaluations_since: how many evaluations have passed without a better one.
     """
 
@@ -40,6 +40,6 @@ class BestEpoch:
         before = None if self.record is None else self.record.val
         if before is None or math.isnan(before) or self._metric.better(record.val, before):
             self.record, self.evaluations_since = record, 0
-            self.weights = {name: value.clone() for name, value in model.state_dict().items()}
+            self.weights = {name: value.clone() for name, value in model.original.state_dict().items()}
         else:
             self.evaluations_since += 1

@@ -144,7 +144,7 @@ class Training:
                 callback.on_error(self)
             raise
         if self.best.weights is not None:
-            self.model.load_state_dict(self.best.weights)
+            self.model.original.load_state_dict(self.best.weights)
         return Result(
             self.model, self.records, self.best.record, self.metric, self.stopped, self.wall_seconds
         )
@@ -161,7 +161,7 @@ class Training:
     @property
     def best_weights(self) -> dict[str, Tensor]:
         """The weights of the best epoch so far, or the current ones if there is none."""
-        return self.best.weights or self.model.state_dict()
+        return self.best.weights or dict(self.model.original.state_dict())
 
     def _coming(self) -> Iterator[Batch]:
         """The remaining batches of the run, each prepared for its step."""
@@ -272,7 +272,7 @@ class Training:
             "records": [asdict(record) for record in self.records],
             "best": None if self.best.record is None else self.best.record.epoch,
             "since_best": self.best.evaluations_since,
-            "model": dict(self.model.state_dict()),
+            "model": dict(self.model.original.state_dict()),
             "best_weights": self.best.weights,
             "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
@@ -300,7 +300,7 @@ class Training:
         self.records = records
         self.best.record = next((r for r in self.records if r.epoch == state["best"]), None)
         self.best.weights, self.best.evaluations_since = state["best_weights"], state["since_best"]
-        self.model.load_state_dict(state["model"])
+        self.model.original.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])

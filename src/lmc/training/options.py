@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lmc import checks
 from lmc.batching.partition import Method
@@ -22,8 +23,11 @@ _LEAST_WHOLE = {
     "evaluate_every": 1,
     "gradient_error_every": 1,
 }
-_REAL = ("lr", "weight_decay", "head_weight_decay", "clip")
-_MAY_BE_NONE = ("parts", "patience", "gradient_error_every", "clip")
+_REAL = ("lr", "weight_decay", "head_weight_decay", "clip", "checkpoint_seconds")
+_MAY_BE_NONE = ("parts", "patience", "gradient_error_every", "clip", "checkpoint_seconds")
+
+Checkpoint = Literal["none", "last"] | int
+"""How many checkpoints of a run are kept."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class TrainingOptions:
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
+        checkpoint: how many checkpoints are kept where the run is kept: `"none"`, `"last"`, or a number.
+        checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.
         metrics: further metrics, by names such as `"macro_f1"`, or functions of predictions and labels by
             names of one's own. The best epoch is still chosen by the metric of the labels' kind.
 
@@ -76,6 +82,8 @@ class TrainingOptions:
     init: Init = "zero"
     loss: Loss | None = None
     background: bool = True
+    checkpoint: Checkpoint = 2
+    checkpoint_seconds: float | None = None
     metrics: Metrics = ()
 
     def __post_init__(self) -> None:
@@ -86,6 +94,9 @@ class TrainingOptions:
         for name in _REAL:
             if not self._is_left_out(name):
                 object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
+        if self.checkpoint not in ("none", "last"):
+            kept = checks.whole_number("checkpoint", self.checkpoint, 1, failing=_no_checkpoint)
+            object.__setattr__(self, "checkpoint", kept)
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
         check_metrics(self.metrics)
@@ -94,6 +105,20 @@ class TrainingOptions:
         return getattr(self, name) is None and name in _MAY_BE_NONE
 
     @property
+    def checkpoints(self) -> int:
+        """How many checkpoints are kept.
+
+        >>> TrainingOptions(checkpoint="last").checkpoints
+        1
+        """
+        words = {"none": 0, "last": 1}
+        return words[self.checkpoint] if isinstance(self.checkpoint, str) else self.checkpoint
+
+    @property
     def batches(self) -> BatchOptions:
         """Those that say how batches are made."""
         return BatchOptions(self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)
+
+
+def _no_checkpoint(line: str) -> ArgumentError:
+    return ArgumentError(f"{line}, or one of none, last")

@@ -1,0 +1,151 @@
+"""`load_run`: a run by its folder: settings, metrics, and the model with its best weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from lmc import checks, typed
+from lmc.data.graph import Graph
+from lmc.data.rules import Task
+from lmc.errors import ArgumentError, RunError
+from lmc.files import one_line
+from lmc.nn.inference import predict
+from lmc.nn.model import Model
+from lmc.runs import checkpoint
+from lmc.runs.config import Config
+from lmc.runs.description import shapes_of
+from lmc.runs.folder import BEST, CONFIG, METRICS
+from lmc.runs.metrics_file import read_metrics
+from lmc.runs.models import as_model, built, check_model, module_of, resolved
+from lmc.runs.registry import OwnKind, allow_own_model, model_kind
+from lmc.runs.run import read_tree
+from lmc.runs.sections import Settings, is_in_memory
+from lmc.runs.text_files import in_file
+from lmc.training.records import Record
+
+
+def load_run(folder: str | Path, model: Model | nn.Module | str | None = None) -> Run:
+    """A run by its folder.
+
+    Args:
+        folder: what `lmc.fit(out=...)` or `lmc train --out` wrote.
+        model: None where the folder says how the model is built. A function of yours, `"module:function"`,
+            is imported only if it is named here. A model that no text describes, of ours or of PyG, is given
+            itself, and takes the weights.
+
+    Raises:
+        ArgumentError: the folder is none of a run.
+
+    >>> import lmc, tempfile
+    >>> graph = lmc.synthetic(nodes=200)
+    >>> model = lmc.build_model("sage", graph, hidden=8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = lmc.fit(graph, model, lmc.LMC(), parts=4, epochs=2, out=f"{folder}/a")
+    ...     run = lmc.load_run(f"{folder}/a")
+    ...     run.settings["model"]["name"], len(run.metrics), run.predict(graph).shape
+    ('sage', 2, torch.Size([200, 10]))
+    """
+    folder = Path(folder)
+    if isinstance(model, str):
+        allow_own_model(model)
+    return Run(folder, read_tree(folder), model)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the folder of a run holds; files are read when they are asked for.
+
+    Attributes:
+        folder: where it is.
+        settings: by section: `data`, `model`, `method`, `training`.
+        given: what `load_run` was given to build the model with.
+    """
+
+    folder: Path
+    settings: dict[str, Settings]
+    given: Model | nn.Module | str | None = None
+
+    @cached_property
+    def metrics(self) -> Sequence[Record]:
+        """One record per epoch."""
+        return read_metrics(self.folder / METRICS)
+
+    @cached_property
+    def model(self) -> Model:
+        """With the weights of the best epoch, in evaluation mode; `model.original` is the one of PyG."""
+        weights, about = self._kept
+        try:
+            model = self._built(weights, about)
+            _check_names(model.original, weights)
+            model.original.load_state_dict(weights)
+            return model.eval()
+        except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+            raise RunError(f"{self.folder / BEST}: not the weights of its run ({one_line(error)})") from None
+
+    @property
+    def task(self) -> Task:
+        """The kind of labels that the model predicts."""
+        try:
+            return cast(Task, checks.one_of("task", self._kept[1]["task"], Task))
+        except (ArgumentError, LookupError, TypeError) as error:
+            raise RunError(f"{self.folder / BEST}: not the weights of a run ({one_line(error)})") from None
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """One per class, where they have names."""
+        file = str(self.folder / BEST)
+        names: list[str] | None = typed.read(
+            "class_names", self._kept[1].get("class_names"), list[str] | None, in_file(file)
+        )
+        return names
+
+    def predict(self, graph: Graph | None = None, nodes: Tensor | None = None) -> Tensor:
+        """(nodes, out) what the model says of a graph, or of some of its nodes; None is the run's own."""
+        return predict(self.load_graph() if graph is None else graph, self.model, nodes=nodes)
+
+    def load_graph(self, other: str | None = None, root: str | None = None) -> Graph:
+        """The graph that the run was trained on, or another one, with features made as those are."""
+        data = self.settings.get("data", {})
+        if other is not None:
+            return Config(data).load_graph(other, root)
+        name = data.get("name")
+        if not isinstance(name, str) or is_in_memory(name):
+            place = f"{self.folder / CONFIG}: data.name={name!r}"
+            raise ArgumentError(f"{place}: names no graph; give one (--data, or predict(graph))")
+        return Config(data).load_graph(root=root)
+
+    # -- the model ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return checkpoint.load_weights(self.folder / BEST)
+
+    def _built(self, weights: dict[str, Tensor], about: dict[str, Any]) -> Model:
+        """What the weights are loaded into."""
+        if isinstance(self.given, nn.Module):
+            return as_model(self.given)
+        settings = about["config"]["model"]
+        if isinstance(self.given, str) and self.given != settings["name"]:
+            raise ArgumentError(f"its model is {settings['name']!r}, not {self.given!r}")
+        if is_in_memory(settings["name"]):
+            raise ArgumentError(f"its model was {settings['name']}; give it: lmc.load_run(folder, model=...)")
+        check_model(settings)
+        sizes = (resolved(settings), about["in_features"], about["out_features"])
+        if not isinstance(model_kind(settings["name"]), OwnKind):
+            with torch.device("meta"):  # no memory for what the file may only promise
+                _check_names(module_of(*sizes), weights)
+        return built(*sizes).to(next(value.dtype for value in weights.values() if value.is_floating_point()))
+
+
+def _check_names(module: nn.Module, weights: dict[str, Tensor]) -> None:
+    own, given = shapes_of(module), {name: value.shape for name, value in weights.items()}
+    for name in [*own, *given]:
+        if own.get(name) != given.get(name):
+            raise ArgumentError(f"{name}: the model and the file do not agree on its shape")

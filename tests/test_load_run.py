@@ -1,0 +1,430 @@
+"""A run folder alone gives the model back: any of ours, any of PyG; one's own by a function that is named."""
+
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch_geometric.nn import models
+
+import lmc
+from commands import called, fails, last_weights, metrics, run
+from lmc.runs import checkpoint, registry
+from lmc.runs.description import alike, model_settings
+from lmc.runs.models import built, degree_histogram
+from pyg_models import EVERY, OPTIONS, PARTICULAR, by_pyg, graph_with, make
+
+GRAPH = lmc.synthetic(nodes=200, features=8, classes=4)
+SIZES = {"parts": 4, "parts_per_batch": 2, "epochs": 2}
+UNNAMED = ("a function",)  # options that are objects
+OURS = {
+    "gcn": lambda: lmc.GCN(8, [6, 7], 4, layers=3, norm="batch", dropout=0.3, input_dropout=0.1),
+    "gcn with ends": lambda: lmc.GCN(8, 6, 4, residual=True, linear_in=True, linear_out=True, norm=None),
+    "gcnii": lambda: lmc.GCNII(8, 6, 4, layers=3, alpha=0.2, theta=1.0, shared_weights=False, norm="layer"),
+    "more columns than classes": lambda: lmc.GCN(8, 6, 9),
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_imported(monkeypatch):
+    monkeypatch.setattr(registry, "_OWN_MODELS", {})
+
+
+def fit(model, folder, graph=GRAPH, estimator=None, **options):
+    return lmc.fit(graph, model, estimator or lmc.LMC(), **SIZES | options, out=folder)
+
+
+# -- what is given back -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_model_of_ours(tmp_path, name):
+    result = fit(OURS[name](), tmp_path / "a")
+    expected = lmc.predict(GRAPH, result.model)
+    loaded = lmc.load_run(str(tmp_path / "a"))
+    assert torch.equal(loaded.predict(GRAPH), expected)
+    assert alike(loaded.model, result.model)
+    assert [record.loss for record in loaded.metrics] == [record.loss for record in result.history]
+    assert loaded.settings["training"]["parts_per_batch"] == 2
+    assert loaded.task == "multiclass"
+
+
+KINDS = ["GCN", "SAGE mean", "GIN", "GAT", "GATv2", "EdgeCNN", "GAT of edges", "PNA of edges, towers"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_of_a_model_of_pyg_are_those_of_the_plain_one(tmp_path, kind):
+    """In a plain model of PyG by its own names, and in the one that the folder gives."""
+    graph = graph_with("undirected")
+    options = {} if kind in PARTICULAR else {"norm": "BatchNorm", "dropout": 0.2, "jk": "cat"}
+    fit(lmc.from_pyg(make(kind, **options)), tmp_path / "a", graph, partition="random")
+    plain = make(kind, seed=9, **options)
+    plain.load_state_dict(load_file(tmp_path / "a" / "best.safetensors"))
+    expected = by_pyg(plain.eval(), graph)
+    loaded = lmc.load_run(tmp_path / "a")
+    assert not loaded.settings["model"]["name"].startswith("in memory")
+    assert torch.allclose(loaded.predict(graph), expected, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(by_pyg(loaded.model.original, graph), expected, rtol=1e-12)
+    assert loaded.model.original.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_of_pygs_models_is_described(kind, option):
+    model = lmc.from_pyg(make(kind, **OPTIONS[option]))
+    settings = model_settings(model, 5)
+    # GIN and EdgeCNN give a norm by its name to their networks, and one that is a module not.
+    unnamed = option in UNNAMED or (kind in ("GIN", "EdgeCNN") and option == "layer norm, elu")
+    assert settings["name"].startswith("in memory") == unnamed
+    if not unnamed:
+        rebuilt_is_the_same(model, settings)
+
+
+@pytest.mark.parametrize("kind", PARTICULAR)
+def test_every_option_of_their_convolutions_is_described(kind):
+    model = lmc.from_pyg(make(kind))
+    settings = model_settings(model, 5)
+    assert settings["name"] in registry.MODELS
+    rebuilt_is_the_same(model, settings)
+
+
+def rebuilt_is_the_same(model, settings):
+    """With the same weights, the model of the settings says the same."""
+    graph = graph_with()
+    again = built(settings, graph.num_features, model.recipe.out_features).double()
+    again.original.load_state_dict(model.original.state_dict())
+    assert torch.equal(lmc.predict(graph, again), lmc.predict(graph, model))
+
+
+def test_a_width_that_pyg_found_out_for_itself(tmp_path):
+    plain = models.GraphSAGE(-1, 6, 2, 4)
+    plain(GRAPH.x, GRAPH.to_pyg().edge_index)
+    result = fit(lmc.from_pyg(plain), tmp_path / "a")
+    loaded = lmc.load_run(tmp_path / "a")
+    assert torch.equal(loaded.predict(GRAPH), lmc.predict(GRAPH, result.model))
+
+
+def test_what_no_file_can_hold_is_not_described():
+    norm = {"norm": "BatchNorm", "norm_kwargs": {"momentum": None}}
+    assert model_settings(lmc.from_pyg(make("GCN", **norm)), 5) == {"name": "in memory: GCN"}
+
+
+def test_what_was_changed_after_it_was_made_is_not_described():
+    model = lmc.GCN(8, 6, 4)
+    model.head = torch.nn.Linear(4, 4)
+    assert model_settings(model, 8) == {"name": "in memory: GCN"}
+    plain = make("SAGE mean")
+    plain.convs[1].normalize = True
+    assert model_settings(lmc.from_pyg(plain), 5) == {"name": "in memory: GraphSAGE"}
+
+    class Mine(lmc.GCN):
+        pass
+
+    assert model_settings(Mine(8, 6, 4), 8) == {"name": "in memory: Mine"}
+
+
+def test_degrees_of_pna_are_those_of_the_graph_and_come_back(tmp_path):
+    model = lmc.build_model("pna", GRAPH, hidden=8, scalers=["amplification", "linear"])
+    data = GRAPH.to_pyg()
+    degrees = torch.bincount(data.edge_index[1], minlength=200)
+    assert torch.equal(degree_histogram(GRAPH), torch.bincount(degrees))
+    mean = model.original.convs[0].aggr_module.avg_deg_lin
+    assert mean.item() == pytest.approx(degrees.double().mean().item())
+    fit(model, tmp_path / "a")
+    assert "degrees" not in lmc.load_run(tmp_path / "a").settings["model"]
+    again = lmc.load_run(tmp_path / "a").model.original.convs[0].aggr_module.avg_deg_lin
+    assert torch.equal(again, mean)
+
+
+# -- objects, and functions of one's own ------------------------------------------------------------
+
+
+def test_an_object_is_asked_for_and_taken(tmp_path):
+    from own_models import make as own
+
+    result = fit(own(8, 4), tmp_path / "a")
+    loaded = lmc.load_run(tmp_path / "a")
+    assert len(loaded.metrics) == 2
+    with pytest.raises(
+        lmc.RunError, match=r"its model was in memory: GNN; give it: lmc\.load_run\(folder, model="
+    ):
+        _ = loaded.model
+    given = lmc.load_run(tmp_path / "a", model=own(8, 4))
+    assert torch.equal(given.predict(GRAPH), lmc.predict(GRAPH, result.model))
+    with pytest.raises(lmc.RunError, match="the model and the file do not agree on its shape"):
+        _ = lmc.load_run(tmp_path / "a", model=own(8, 4, width=9)).model
+    line = fails(1, "predict", tmp_path / "a", "--data", "synthetic", through=called)
+    assert "its model was in memory: GNN" in line
+    resumed = fails(2, "train", "--resume", tmp_path / "a", "--data", "synthetic", through=called)
+    assert "model.name='in memory: GNN': was an object of a script" in resumed
+    assert called("report", tmp_path / "a").returncode == 0
+
+
+def test_a_model_of_pyg_can_be_given_too(tmp_path):
+    from own_models import of_pyg
+
+    result = fit(lmc.from_pyg(of_pyg(8, 4)), tmp_path / "a")
+    given = lmc.load_run(tmp_path / "a", model=of_pyg(8, 4))
+    assert torch.equal(given.predict(GRAPH), lmc.predict(GRAPH, result.model))
+
+
+@pytest.mark.parametrize(("name", "options"), [("make", {"width": 6}), ("of_pyg", {"jk": "max"})])
+def test_a_function_of_ones_own(tmp_path, name, options):
+    name = f"own_models:{name}"
+    result = fit(lmc.build_model(name, GRAPH, **options), tmp_path / "a")
+    expected = lmc.predict(GRAPH, result.model)
+    registry._OWN_MODELS.clear()  # as in another process
+    with pytest.raises(
+        lmc.RunError, match=r"is code, and no file has it imported; name it: --model own_models:"
+    ):
+        _ = lmc.load_run(tmp_path / "a").model
+    assert torch.equal(lmc.load_run(tmp_path / "a", model=name).predict(GRAPH), expected)
+    with pytest.raises(lmc.RunError, match=r"its model is 'own_models:.*', not 'own_models:no_model'"):
+        _ = lmc.load_run(tmp_path / "a", model="own_models:no_model").model
+
+
+def test_a_function_on_the_command_line(small, tmp_path):
+    """Trained, resumed and predicted with; a file that names it does not import it."""
+    own = ["--model", "own_models:make"]
+    begin = ["train", "--data", small, *own, "--set", "model.width=6", "--quiet"]
+    assert called(*begin, "--epochs", 4, "--out", tmp_path / "straight").returncode == 0
+    assert called(*begin, "--epochs", 2, "--out", tmp_path / "a").returncode == 0
+    registry._OWN_MODELS.clear()
+    for command in (["train", "--resume"], ["predict"]):
+        assert "is code, and no file" in "".join(called(*command, tmp_path / "a").stderr)
+    assert "is code, and no file" in fails(2, "train", tmp_path / "a" / "config.toml", through=called)
+    assert called("train", "--resume", tmp_path / "a", *own, "--epochs", 4, "--quiet").returncode == 0
+    assert last_weights(tmp_path / "a") == last_weights(tmp_path / "straight")
+    out = tmp_path / "new" / "folders" / "p.csv"
+    assert called("predict", tmp_path / "a", *own, "--out", out).returncode == 0
+    assert len(out.read_text().splitlines()) == 401
+    assert "the model of the run is own_models:make" in fails(
+        2, "train", "--resume", tmp_path / "a", "--model", "gcn", through=called
+    )
+
+
+@pytest.mark.process
+def test_a_function_in_the_working_folder_of_the_installed_command(small, tmp_path):
+    text = (
+        "import lmc\n\ndef make(features, classes, width):\n    return lmc.GCNII(features, width, classes)\n"
+    )
+    (tmp_path / "mine.py").write_text(text)
+    flags = ["--model", "mine:make", "--set", "model.width=4", "--epochs", 1, "--quiet"]
+    done = run("train", "--data", small, *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert kept.name == "small-mine.make-lmc"
+    assert lmc.load_run(kept).settings["model"] == {"name": "mine:make", "width": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("own_models:make", {"with": 3}, "setting='with': must be one of width, scale"),
+        ("own_models:nothing", {}, r"cannot be imported \(module 'own_models' has no attribute"),
+        ("no_such_module:make", {}, r"cannot be imported \(No module named 'no_such_module'"),
+        ("own_models:no_model", {}, "own_models:no_model: a Linear; must be an lmc model"),
+        ("gcm", {}, "did you mean 'gcn'"),
+    ],
+)
+def test_wrong_names_are_one_line(name, options, message):
+    with pytest.raises(lmc.ArgumentError, match=message) as raised:
+        lmc.build_model(name, GRAPH, **options)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+# -- runs of fit on the command line ----------------------------------------------------------------
+
+
+def test_a_run_of_fit_is_resumed_predicted_and_reported(small, tmp_path):
+    graph, folder = lmc.Graph.open(small), tmp_path / "a"
+    options = {"optimizer": torch.optim.AdamW, "scheduler": "plateau", "weight_decay": 0.01}
+
+    def model():
+        torch.manual_seed(3)
+        return lmc.build_model("gatv2", graph, hidden=8, heads=2, norm="batch", dropout=0.2)
+
+    fit(model(), folder, graph, lmc.GraphFM(momentum=0.2), **options)
+    fit(model(), tmp_path / "straight", graph, lmc.GraphFM(momentum=0.2), **options | {"epochs": 4})
+    done = called("train", "--resume", folder, "--epochs", 4, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert metrics(folder) == metrics(tmp_path / "straight")
+    assert last_weights(folder) == last_weights(tmp_path / "straight")
+    assert called("predict", folder, "--out", tmp_path / "p.npz").returncode == 0
+    page = called("report", folder, "--out", tmp_path / "page.html")
+    assert page.returncode == 0, page.stderr
+    assert "GATv2" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("change", ["none", "x", "in place", "edges"])
+def test_a_graph_that_was_changed_has_no_source(small, change):
+    graph = lmc.Graph.open(small)
+    if change == "x":
+        graph.x = graph.x * 2
+    elif change == "in place":
+        graph.x[0] += 1
+    elif change == "edges":
+        ends = graph.adjacency
+        graph.adjacency = lmc.CSR(ends.indptr, ends.indices, torch.rand(ends.num_entries), ends.num_cols)
+    assert graph.source == ({"name": str(small)} if change == "none" else None)
+
+
+def test_a_graph_in_memory_is_asked_for(small, tmp_path):
+    graph = lmc.Graph.open(small)
+    graph.x = graph.x.double()
+    assert graph.source is None
+    graph.save(tmp_path / "graph")
+    fit(lmc.GCN(8, 6, graph.num_classes).double(), tmp_path / "a", graph)
+    assert "names no graph; give one (--data" in fails(2, "predict", tmp_path / "a", through=called)
+    with pytest.raises(lmc.ArgumentError, match="names no graph"):
+        lmc.load_run(tmp_path / "a").predict()
+    asked = fails(2, "train", "--resume", tmp_path / "a", "--epochs", 3, through=called)
+    assert "data.name='in memory': was an object of a script" in asked
+    given = ["--data", tmp_path / "graph", "--epochs", 3, "--quiet"]
+    assert called("train", "--resume", tmp_path / "a", *given).returncode == 0
+    assert len(metrics(tmp_path / "a")) == 3
+    assert lmc.load_run(tmp_path / "a").predict().dtype == torch.float64
+    other = fails(1, "train", "--resume", tmp_path / "a", "--data", small, "--epochs", 4, through=called)
+    assert "its checkpoint is of another run" in other
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"optimizer": torch.optim.Adafactor}, "training.optimizer='in memory: Adafactor'"),
+        (
+            {"scheduler": lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1)},
+            "training.scheduler=",
+        ),
+        ({"loss": lambda prediction, y: prediction.square().sum(dim=1)}, "training.loss="),
+        ({"frozen": True}, "training.frozen='in memory: layers.0.linear.weight'"),
+    ],
+    ids=["optimizer", "scheduler", "loss", "frozen"],
+)
+def test_what_only_a_script_can_go_on_with_is_named(small, tmp_path, options, place):
+    graph = lmc.Graph.open(small)
+    model = lmc.GCN(8, 6, graph.num_classes)
+    if options.pop("frozen", False):
+        model.layers[0].linear.weight.requires_grad_(requires_grad=False)
+    fit(model, tmp_path / "a", graph, **options)
+    line = fails(2, "train", "--resume", tmp_path / "a", "--epochs", 3, through=called)
+    assert place in line
+    assert "config.toml" in line
+    assert called("predict", tmp_path / "a", "--out", tmp_path / "p.csv").returncode == 0
+
+
+# -- on the command line by name --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in registry.MODELS if name not in ("gcn", "gcnii")])
+def test_every_model_trains_by_name(small, tmp_path, name):
+    more = {"gat": ["--set", "model.heads=4"], "pna": ["--set", "model.aggregators=['mean', 'max']"]}
+    sizes = ["--hidden", 8, "--layers", 2, "--dropout", 0.1, "--norm", "layer", "--epochs", 1, "--quiet"]
+    done = called(
+        "train", "--data", small, "--model", name, *sizes, *more.get(name, []), "--out", tmp_path / "a"
+    )
+    assert done.returncode == 0, done.stderr
+    graph = lmc.Graph.open(small)
+    plain = lmc.load_run(tmp_path / "a").model.original
+    plain.load_state_dict(load_file(tmp_path / "a" / "best.safetensors"))
+    assert torch.allclose(by_pyg(plain.eval(), graph), lmc.load_run(tmp_path / "a").predict(), atol=1e-5)
+
+
+# -- checkpoints ------------------------------------------------------------------------------------
+
+
+def sizes_of(folder):
+    return [file.stat().st_size for file in sorted((folder / "checkpoints").iterdir())]
+
+
+@pytest.mark.parametrize(("given", "kept"), [("none", 0), ("last", 1), ("3", 3)])
+def test_so_many_checkpoints_are_kept(small, tmp_path, monkeypatch, given, kept):
+    monkeypatch.setattr("lmc.runs.folder.SAVING_SHARE", 0)
+    flags = ["--data", small, "--epochs", 5, "--checkpoint", given, "--out", tmp_path / "a", "--quiet"]
+    assert called("train", *flags).returncode == 0
+    assert len(sizes_of(tmp_path / "a")) == kept
+    assert len(metrics(tmp_path / "a")) == 5
+    lmc.load_run(tmp_path / "a").predict()
+    longer = ["train", "--resume", tmp_path / "a", "--epochs", 6, "--quiet"]
+    if kept:
+        assert called(*longer).returncode == 0
+    else:
+        line = fails(1, *longer, through=called)
+        assert 'checkpoint="none" keeps nothing to go on from' in line
+        assert len(metrics(tmp_path / "a")) == 5
+
+
+def test_without_checkpoints_an_interrupt_keeps_the_best_weights(tmp_path, capsys):
+    class Stop(lmc.Callback):
+        def on_epoch(self, training, record):
+            if record.epoch == 2:
+                training.stop("interrupted")
+
+    result = fit(lmc.GCN(8, 6, 4), tmp_path / "a", checkpoint="none", epochs=5, callbacks=[Stop()])
+    assert sizes_of(tmp_path / "a") == []
+    assert torch.equal(lmc.load_run(tmp_path / "a").predict(GRAPH), lmc.predict(GRAPH, result.model))
+
+
+def test_seconds_between_checkpoints(tmp_path, monkeypatch):
+    clock = iter(range(10**6))
+    monkeypatch.setattr("lmc.runs.folder.time.monotonic", lambda: float(next(clock)))
+    saved, save = [], checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda *given: saved.append(given[1:3]) or save(*given))
+    fit(lmc.GCN(8, 6, 4), tmp_path / "often", checkpoint_seconds=0, epochs=3)
+    often = list(saved)
+    saved.clear()
+    fit(lmc.GCN(8, 6, 4), tmp_path / "never", checkpoint_seconds=10**5, epochs=3)
+    assert {(0, 1), (1, 0), (1, 1), (2, 0), (2, 1)} <= set(often)
+    assert saved == [(0, 0), (3, 0)]  # at the beginning and at the end
+
+
+def test_half_precision_halves_the_histories_of_a_checkpoint(tmp_path):
+    held = {}
+    for precision in ("full", "half"):
+        fit(lmc.GCN(8, 64, 4), tmp_path / precision, estimator=lmc.LMC(precision=precision))
+        file = sorted((tmp_path / precision / "checkpoints").iterdir())[-1]
+        tensors = {name: value for name, value in load_file(file).items() if name.startswith(".estimator.")}
+        held[precision] = {name: value for name, value in tensors.items() if value.ndim == 2}
+    assert held["full"].keys() == held["half"].keys() != set()
+    for name, value in held["half"].items():
+        assert value.dtype == torch.float16
+        assert held["full"][name].shape == value.shape == (200, value.shape[1])
+
+
+def test_all_files_of_a_run_have_one_mode(tmp_path):
+    fit(lmc.GCN(8, 6, 4), tmp_path / "a")
+    files = [file for file in (tmp_path / "a").rglob("*") if file.is_file() and file.name != "lock"]
+    assert len(files) >= 6
+    assert len({file.stat().st_mode for file in files}) == 1
+
+
+# -- folders of strangers ---------------------------------------------------------------------------
+
+
+def test_a_stranger_does_not_have_code_imported(tmp_path, monkeypatch):
+    """Neither settings nor weights that name a function have it called."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')\n")
+    fit(lmc.GCN(8, 6, 4), tmp_path / "a")
+    weights, about = checkpoint.load_weights(tmp_path / "a" / "best.safetensors")
+    before = (tmp_path / "a" / "config.toml").read_text()
+    for name in ("evil:run", "os:system"):
+        about["config"]["model"] = {"name": name}
+        checkpoint.save_weights(tmp_path / "a" / "best.safetensors", weights, about)
+        (tmp_path / "a" / "config.toml").write_text(before.replace('name = "gcn"', f'name = "{name}"'))
+        for command in (["predict", "a"], ["train", "--resume", "a"], ["train", "a/config.toml"]):
+            assert "is code, and no file has it imported" in called(*command, "--data", "synthetic").stderr
+        with pytest.raises(lmc.RunError, match="is code"):
+            _ = lmc.load_run("a").model
+
+
+def test_a_folder_that_is_none_of_a_run(tmp_path):
+    with pytest.raises(lmc.ArgumentError, match="not the folder of a run"):
+        lmc.load_run(tmp_path)
+    fit(lmc.GCN(8, 6, 4), tmp_path / "a")
+    (tmp_path / "a" / "best.safetensors").unlink()
+    with pytest.raises(lmc.RunError, match="there are no weights yet"):
+        _ = lmc.load_run(tmp_path / "a").model
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(lmc.ArgumentError, match="not the folder of a run"):
+        lmc.load_run(tmp_path / "a")

@@ -123,8 +123,7 @@ def test_the_papers_formula_by_pyg_on_a_square_graph(kind):
     for start in (0, 12, 24):
         estimator.backward(graph.batch(range(start, start + 12)))
     batch = graph.batch(range(4, 16), scale=3.0)
-    z1, v1 = estimator.embeddings[1].values.clone(), estimator.auxiliaries[1].values.clone()
-    z2 = estimator.embeddings[2].values.clone()
+    z1, z2 = (estimator.embeddings[layer].values.clone() for layer in (1, 2))
     found = own_gradient(model, estimator, batch)
 
     members, inside = batch.members, batch.num_nodes
@@ -159,7 +158,6 @@ def test_the_papers_formula_by_pyg_on_a_square_graph(kind):
     (v,) = torch.autograd.grad(carried, boundary)  # eq. (11)
     first.backward(v)  # eq. (7) of the first
     expected = {n: 3.0 / count * p.grad for n, p in model.named_parameters() if p.grad is not None}
-    assert v1.abs().sum() > 0
     assert max(distance(found, expected).values()) < 1e-9
 
 

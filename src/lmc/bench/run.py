@@ -35,12 +35,12 @@ QUICK: dict[str, Make] = {
     "LMC 80/40, alpha 0, PyG's GCN wrapped": partial(
         rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.wrapped_gcn
     ),
+    "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
     tables.FLOOR: rows.products,
 }
 # Every training method with its default options, on the same batches.
 ON_BATCHES = [name for name in TRAINING_METHODS if name != "gd"]
 EPOCHS: dict[str, Make] = QUICK | {
-    "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
     tables.LMC_SINGLE: partial(rows.own, estimator=ALPHA_0, batches=SINGLE),
     "LMC 80/40, alpha 1": partial(rows.own, estimator=lmc.LMC(alpha=1, score="1"), batches=COARSE),
     **{
@@ -78,15 +78,14 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
         console.width = 120  # a log has room for the tables
     load: Load = partial(lmc.load, data, root)
     result: dict[str, Any] = {"data": data, "machine": environment()}
-    if quick:
-        result["seconds"] = seconds_of(_on(QUICK, load), rounds, "epochs", console)
-    else:
-        # One group after the other: together they would not fit in memory.
-        result["seconds"] = seconds_of(_on(EPOCHS, load), rounds, "GCN", console)
+    # One group after the other: together they would not fit in memory.
+    epochs = QUICK if quick else EPOCHS
+    result["seconds"] = seconds_of(_on(epochs, load), rounds, "GCN", console)
+    in_memory = _on({name: epochs[name] for name in MEMORY if name in epochs}, load)
+    result["peak_bytes"] = peaks_of(in_memory, "memory of a step", console)
+    result["process_bytes"] = process_peaks_of(in_memory, "process peak", console)
+    if not quick:
         result["seconds"] |= seconds_of(_on(GCNII, load), rounds, "GCNII", console)
-        in_memory = _on({name: EPOCHS[name] for name in MEMORY}, load)
-        result["peak_bytes"] = peaks_of(in_memory, "memory of a step", console)
-        result["process_bytes"] = process_peaks_of(in_memory, "process peak", console)
         result["growth"] = seconds_of(GROWTH, rounds, "growth", console)
         result["curves"] = _curves(load, console)
     for table in tables.of(result):

@@ -21,11 +21,11 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.files import cache_folder, regular, write_atomically
 
-Method = Literal["metis", "bfs", "random"]
+PartitionMethod = Literal["metis", "bfs", "random"]
 
 
 def partition(
-    graph: Graph, parts: int, method: Method = "metis", seed: int = 0, cache: bool = True
+    graph: Graph, parts: int, method: PartitionMethod = "metis", seed: int = 0, cache: bool = True
 ) -> Tensor:
     """Cut a graph into clusters of about equal size, with few edges between them.
 
@@ -47,7 +47,7 @@ def partition(
     (torch.Size([200]), [0, 1, 2, 3])
     """
     check_graph(graph)
-    checks.one_of("method", method, Method)
+    checks.one_of("method", method, PartitionMethod)
     parts, seed = checks.whole_number("parts", parts, 1), checks.whole_number("seed", seed, 0)
     if method == "metis" and not _has_metis():
         warnings.warn('pymetis is not installed: method="bfs" is used instead', stacklevel=2)
@@ -60,7 +60,7 @@ def partition(
     return torch.from_numpy(clusters.astype(np.int64))
 
 
-def _cut(graph: Graph, parts: int, method: Method, seed: int) -> NDArray[np.int64]:
+def _cut(graph: Graph, parts: int, method: PartitionMethod, seed: int) -> NDArray[np.int64]:
     num_nodes = graph.num_nodes
     if parts >= num_nodes:
         return np.arange(num_nodes)
@@ -109,7 +109,7 @@ def _without_gaps(clusters: NDArray[np.int64]) -> NDArray[np.int64]:
 # -- the cache -----------------------------------------------------------------------------------
 
 
-def _cache_file(graph: Graph, parts: int, method: Method, seed: int) -> Path:
+def _cache_file(graph: Graph, parts: int, method: PartitionMethod, seed: int) -> Path:
     """Named by a fingerprint of all that the result depends on."""
     digest = hashlib.blake2b(digest_size=16)
     for array in (graph.neighbours.indptr, graph.neighbours.indices):
@@ -118,7 +118,7 @@ def _cache_file(graph: Graph, parts: int, method: Method, seed: int) -> Path:
     return cache_folder() / "partitions" / f"{digest.hexdigest()}.npy"
 
 
-def _version(method: Method) -> str:
+def _version(method: PartitionMethod) -> str:
     package = {"metis": "pymetis", "bfs": "scipy"}.get(method, "lmc")
     try:
         return version(package)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lmc import checks, hashed_random
-from lmc.batching.partition import Method, partition
+from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -49,7 +49,7 @@ class BatchOptions:
 
     parts: int | None = None
     parts_per_batch: int = 1
-    partition: Method = "metis"
+    partition: PartitionMethod = "metis"
     fixed: bool = False
     seed: int = 0
 

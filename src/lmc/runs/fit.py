@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmc import checks, memory_use
-from lmc.batching.partition import Method
+from lmc.batching.partition import PartitionMethod
 from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
@@ -42,7 +42,7 @@ def fit(
     patience: int | None = None,
     evaluate_every: int = 1,
     gradient_error_every: int | None = None,
-    partition: Method = "metis",
+    partition: PartitionMethod = "metis",
     fixed: bool = False,
     init: Init = "zero",
     loss: Loss | None = None,

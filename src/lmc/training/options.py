@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lmc import checks
-from lmc.batching.partition import Method
+from lmc.batching.partition import PartitionMethod
 from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Init
@@ -77,7 +77,7 @@ class TrainingOptions:
     patience: int | None = None
     evaluate_every: int = 1
     gradient_error_every: int | None = None
-    partition: Method = "metis"
+    partition: PartitionMethod = "metis"
     fixed: bool = False
     init: Init = "zero"
     loss: Loss | None = None

@@ -136,3 +136,18 @@ def test_a_cut_off_file_is_one_line(tmp_path):
         os.truncate(file, size)
         with pytest.raises(lmc.DatasetError, match=r"not a readable \.npz"):
             lmc.load(file)
+
+
+def test_a_graph_in_the_working_folder_comes_before_a_published_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lmc.synthetic(nodes=100).save("cora")
+    graph = lmc.load("cora")
+    assert graph.num_nodes == 100
+    monkeypatch.chdir("/")
+    assert lmc.load(graph.source["name"]).num_nodes == 100  # from anywhere
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(lmc.DatasetError, match=r"^nope\.npz: no such file"):
+        lmc.load("nope.npz")

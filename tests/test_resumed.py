@@ -1,5 +1,7 @@
 """A run that was stopped anywhere goes on as if it had not been, whatever it is made of."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -92,7 +94,7 @@ def test_another_graph_is_named(tmp_path):
     other = GRAPH.to_pyg()
     other.edge_index = other.edge_index[:, :-40]
     with pytest.raises(
-        lmc.RunError, match=r"a: .* another run \(the graph has other edges, labels or training"
+        lmc.RunError, match=r"a: .* another run \(the graph has other edges, features, labels or masks"
     ):
         lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), **options | {"epochs": 2}, resume=True)
 
@@ -188,3 +190,60 @@ def test_wrong_commands_are_one_line(tmp_path, monkeypatch, arguments):
     assert done.returncode in (1, 2)
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("lmc: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lr": 0.5}, "training.lr is 0.01, and cannot become 0.5"),
+        ({"parts": 5}, "training.parts is 4, and cannot become 5"),
+        ({"patience": 3}, "training.patience is None, and cannot become 3"),
+        ({"estimator": lmc.LMC(alpha=0)}, "method.alpha is 0.4, and cannot become 0"),
+        ({"estimator": lmc.GAS()}, "method.alpha is 0.4, and cannot become None"),
+    ],
+)
+def test_other_settings_are_refused_and_the_file_stays(tmp_path, changes, reason):
+    options = {"estimator": lmc.LMC(), "parts": 4, "epochs": 1, "out": tmp_path / "a"}
+    lmc.fit(GRAPH, made(), **options)
+    before = (tmp_path / "a" / "config.toml").read_text()
+    with pytest.raises(lmc.ArgumentError, match=re.escape(reason)):
+        lmc.fit(GRAPH, made(), **options | {"epochs": 2} | changes, resume=True)
+    assert (tmp_path / "a" / "config.toml").read_text() == before
+    assert len(lmc.fit(GRAPH, made(), **options | {"epochs": 2}, resume=True).history) == 2
+
+
+def test_a_cosine_schedule_ends_with_its_epochs(tmp_path):
+    options = {"parts": 4, "out": tmp_path / "a", "scheduler": "cosine"}
+    lmc.fit(GRAPH, made(), lmc.LMC(), epochs=1, **options)
+    with pytest.raises(lmc.ArgumentError, match=r"a: epochs=3: the cosine schedule of this run ends"):
+        lmc.fit(GRAPH, made(), lmc.LMC(), epochs=3, resume=True, **options)
+
+
+@pytest.mark.parametrize("changed", ["x", "val_mask", "edge_weight"])
+def test_a_graph_with_other_arrays_is_another(tmp_path, changed):
+    options = {"parts": 4, "out": tmp_path / "a"}
+    lmc.fit(GRAPH, made(), lmc.LMC(), epochs=1, **options)
+    other = GRAPH.to_pyg()
+    other.edge_weight = torch.ones(other.edge_index.shape[1])
+    other[changed] = ~other[changed] if changed == "val_mask" else 2 * other[changed]
+    if changed == "val_mask":
+        other.train_mask, other.test_mask = other.train_mask, torch.zeros_like(other.test_mask)
+        other.val_mask &= ~other.train_mask
+    with pytest.raises(lmc.RunError, match="the graph has other edges, features, labels or masks"):
+        lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), epochs=2, resume=True, **options)
+
+
+def test_files_of_others_stay(tmp_path):
+    (tmp_path / "a" / "sub").mkdir(parents=True)
+    others = [tmp_path / "a" / ".film.partial", tmp_path / "a" / "sub" / f".x.{'0' * 32}.partial"]
+    left = tmp_path / "a" / f".config.toml.{'0' * 32}.partial"
+    for file in (*others, left):
+        file.touch()
+    lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, epochs=1, out=tmp_path / "a")
+    assert all(file.exists() for file in others)
+    assert not left.exists()
+
+
+def test_resume_without_a_folder_is_one_line():
+    with pytest.raises(lmc.ArgumentError, match=r"^resume=True: there is no folder"):
+        lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, epochs=1, resume=True)

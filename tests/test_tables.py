@@ -216,3 +216,10 @@ def test_from_tables_to_predictions_by_name(tmp_path, monkeypatch):
     assert found["class_name"].tolist() == new["class_name"].tolist()
     assert np.allclose(found[["p_0", "p_1"]], new[["p_0", "p_1"]])
     assert np.allclose(found[["p_0", "p_1"]].sum(axis=1), 1)
+
+
+def test_a_graph_is_not_overwritten_and_one_without_labels_is_for_predictions(tmp_path):
+    edges = write(tmp_path, edges="source,target\na,b\nb,c\n")["edges"]
+    done = called("import", edges, "--out", tmp_path / "g")
+    assert f"`lmc predict RUN --data {tmp_path / 'g'}` predicts it" in done.stdout
+    assert "holds a graph already" in fails(2, "import", edges, "--out", tmp_path / "g", through=called)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import uuid
 from collections.abc import Callable, Iterator
@@ -65,6 +66,13 @@ def partial_file(file: Path) -> Iterator[Path]:
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}.partial")
     with tidying(lambda: partial.unlink(missing_ok=True)):
         yield partial
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what processes that were killed have left in a folder; files of others stay."""
+    for file in folder.glob(".*.partial"):
+        if re.fullmatch(r"\..*\.[0-9a-f]{32}\.partial", file.name):
+            file.unlink(missing_ok=True)
 
 
 def put_in_place(partial: Path, file: Path) -> None:

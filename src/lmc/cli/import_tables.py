@@ -9,6 +9,9 @@ import click
 
 import lmc
 from lmc.cli.paths import FILE, FOLDER
+from lmc.errors import ArgumentError
+
+HEADER = "graph.json"  # of the folder of a graph; its module loads numpy
 
 
 @click.command("import")
@@ -28,7 +31,21 @@ def command(
     task: Any,
     out: Path,
 ) -> None:
-    """Make a graph of CSV or Parquet files: EDGES has a row per edge, its source and its target."""
+    """Make a graph of CSV or Parquet files, each with a line of names.
+
+    EDGES has a row per edge: columns source and target (or src and dst, from and to; else the first two), and
+    perhaps weight. In the other files a column id (or node; else the first) says which node a row is about;
+    labels are in a column label (or y, class, target). Without --splits, 60 % of the labelled nodes train,
+    20 % validate and 20 % test.
+    """
+    if (out / HEADER).exists():
+        raise ArgumentError(f"{out}: holds a graph already; remove it, or choose another folder")
     graph = lmc.read_tables(edges, features, labels, splits, undirected=undirected, task=task)
     graph.save(out)
-    print(f"{out}: {graph}; `lmc train --data {out}` trains on it")
+    labelled = bool(graph.train_mask.any())
+    use = (
+        f"`lmc train --data {out}` trains on it"
+        if labelled
+        else f"`lmc predict RUN --data {out}` predicts it"
+    )
+    print(f"{out}: {graph}; {use}")

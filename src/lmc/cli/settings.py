@@ -85,6 +85,7 @@ def settings(command: Callable[..., Any]) -> Callable[..., Any]:
 def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any]:
     """The settings of the preset, the file and the flags of a command; the later ones win."""
     from lmc import checks
+    from lmc.data.datasets import from_anywhere
     from lmc.runs.config import Config, merged, parse_setting
     from lmc.runs.presets import PRESETS
 
@@ -108,6 +109,9 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
             flags.setdefault(section, {})[key] = value
     tree = merged(*trees, merged(flags, *more))
     Config.check_sections(tree)
+    name = tree.get("data", {}).get("name")
+    if isinstance(name, str):  # a run can be gone on with from any working folder
+        tree["data"]["name"] = from_anywhere(name)
     return tree
 
 

@@ -16,17 +16,6 @@ from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
 
-# What may be said when a run goes on: the graph must be the same, wherever it is; a model of one's own is
-# named again, to have it imported.
-CHANGEABLE = {
-    "training.epochs",
-    "training.checkpoint",
-    "training.checkpoint_seconds",
-    "data.name",
-    "data.root",
-    "model.name",
-}
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -113,9 +102,12 @@ def _train_seeds(
 
 def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     """The settings of the run in a folder, with what a command may change of them."""
+    from lmc.runs.going_on import CHANGEABLE, refusal
     from lmc.runs.run import read_config, read_tree
 
-    unknown = {f"{section}.{key}" for section, settings in tree.items() for key in settings} - CHANGEABLE
+    # A model of one's own is named again, to have it imported.
+    said = {f"{section}.{key}" for section, settings in tree.items() for key in settings}
+    unknown = said - CHANGEABLE - {"model.name"}
     if out is not None or unknown:
         rule = "only --epochs, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
         raise ArgumentError(f"--resume: goes on with the settings of the run; {rule}")
@@ -125,9 +117,10 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     named, own = tree.get("model", {}).get("name"), kept.get("model", {}).get("name")
     if named is not None and named != own:
         raise ArgumentError(f"--model {named}: the model of the run is {own}")
-    if "epochs" in tree.get("training", {}) and kept.get("training", {}).get("scheduler") == "cosine":
-        raise ArgumentError("--epochs: the cosine schedule of this run ends with its epochs")
-    return read_config(folder, tree)
+    config = read_config(folder, tree)
+    if reason := refusal(kept, config.as_read()):
+        raise ArgumentError(f"--resume {folder}: {reason}")
+    return config
 
 
 def _afterwards(config: Config, folder: Path) -> str:

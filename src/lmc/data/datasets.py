@@ -57,9 +57,10 @@ def load(
     - any other name, such as `"mine"`: the file `mine.npz` or the folder `mine` (from `Graph.save`).
     - the path of such a file or folder.
 
-    Files are looked for in `root`, in `$LMC_DATA`, and in `data/` of the working folder: in each, first a
-    file or folder of that name, then the files that were published. What is in none of them is downloaded
-    into the first. Case, `-` and `_` in the names of published sets do not matter.
+    A path that there is comes first. Names are looked for in `root`, in `$LMC_DATA`, and in `data/` of the
+    working folder: in each, first a file or folder of that name, then the files that were published. What is
+    in none of them is downloaded into the first. Case, `-` and `_` in the names of published sets do not
+    matter.
 
     A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), and perhaps `y`; features as dense
     `x` or as CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`); `edge_weight` and `edge_attr`; `id`, what
@@ -80,9 +81,24 @@ def load(
     """
     graph = _load(str(name_or_path), root, split)
     graph = graph if features is None else graph.with_features(features)
-    given = {"name": str(name_or_path), "root": root and str(root), "features": features, "split": split}
+    given = {
+        "name": from_anywhere(str(name_or_path)),
+        "root": root and str(root),
+        "features": features,
+        "split": split,
+    }
     graph.remember_source({key: value for key, value in given.items() if value is not None})
     return graph
+
+
+def from_anywhere(name: str) -> str:
+    """The name of a graph as it can be given in any working folder: a path becomes absolute.
+
+    >>> from_anywhere("synthetic")
+    'synthetic'
+    """
+    path = expanded(Path(name))
+    return name if name == "synthetic" or _reader(path, None) is None else str(path.absolute())
 
 
 def _load(name: str, root: str | Path | None, split: int | None) -> Graph:
@@ -121,7 +137,7 @@ def _find(name: str, root: str | Path | None, split: int | None = None) -> Calla
     if name == "synthetic":
         return partial(_of_one_split, split, synthetic)
     own = _reader(expanded(Path(name)), split)
-    if _is_path(name):
+    if own is not None or _is_path(name):
         return own
     published_name = published.published_name(name)
     for folder in search_folders(root):
@@ -131,7 +147,7 @@ def _find(name: str, root: str | Path | None, split: int | None = None) -> Calla
                 return found
         if published_name is not None and published.is_in(published_name, folder):
             return partial(_of_one_split, split, published.load, published_name, folder)
-    return own
+    return None
 
 
 def _reader(path: Path, split: int | None) -> Callable[[], Graph] | None:
@@ -150,7 +166,7 @@ def _spellings(name: str, published_name: str | None) -> list[str]:
 
 
 def _is_path(name: str) -> bool:
-    return Path(name).name != name
+    return Path(name).name != name or name.endswith(".npz")
 
 
 def _not_found(name: str, root: str | Path | None) -> str:

@@ -289,7 +289,7 @@ class Graph:
             width, names = about["num_classes"], about.get("class_names")
             width = None if width == 0 else width  # there are no labels that would say otherwise
             graph = cls.from_csr(**given, task=about["task"], num_classes=width, class_names=names)
-            graph.remember_source({"name": str(path)})
+            graph.remember_source({"name": str(Path(path).absolute())})
             return graph
         except (GraphError, ArgumentError) as error:
             raise GraphError(f"{path}: {error}") from None
@@ -299,11 +299,11 @@ class Graph:
     # -- where it is from ------------------------------------------------------------------------
 
     _source: dict[str, Any] | None = None
-    _as_loaded: tuple[CSR, Tensor, int] | None = None
+    _as_loaded: list[tuple[CSR | Tensor | None, int]] | None = None
 
     def remember_source(self, given: dict[str, Any]) -> None:
         """Keep what `lmc.load` was given."""
-        self._source, self._as_loaded = given, (self.adjacency, self.x, self.x._version)
+        self._source, self._as_loaded = given, self._versions()
 
     @property
     def source(self) -> dict[str, Any] | None:
@@ -317,11 +317,17 @@ class Graph:
         >>> graph.source is None
         True
         """
-        if self._as_loaded is None:
-            return None
-        adjacency, x, version = self._as_loaded
-        same = self.adjacency is adjacency and self.x is x and x._version == version
+        before, now = self._as_loaded or [], self._versions()
+        same = len(before) == len(now) and all(
+            one is other and version == other_version
+            for (one, version), (other, other_version) in zip(before, now, strict=True)
+        )
         return self._source if same else None
+
+    def _versions(self) -> list[tuple[CSR | Tensor | None, int]]:
+        """Its arrays, and how often each was changed in place."""
+        arrays = (self.x, self.y, self.train_mask, self.val_mask, self.test_mask, self.edge_attr)
+        return [(self.adjacency, 0), *((array, 0 if array is None else array._version) for array in arrays)]
 
     # -- what it is ------------------------------------------------------------------------------
 

@@ -158,6 +158,10 @@ class Estimator(ABC):
         """The same without touching `.grad`: the loss, and the estimate of every parameter's gradient."""
         if not hasattr(self, "model"):
             raise ArgumentError(f"{type(self).__name__} is not bound: call bind(model, graph) first")
+        if not isinstance(batch, Batch):
+            raise ArgumentError(
+                f"batch: {type(batch).__name__} is not an lmc.Batch; graph.batch(nodes) makes one"
+            )
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
         where = self.trained_on(batch)

@@ -188,7 +188,7 @@ class Model(nn.Module):
                 features += f" and {graph.edge_attr.shape[1]} of its edges"
             why, own = one_line(error), weight_type(self)
             if own not in (None, graph.x.dtype):
-                why = f"its weights are of {own}; graph.to({own}) makes them agree"
+                why = f"its weights are of {own}; model.to({graph.x.dtype}) makes them agree"
             raise ArgumentError(f"model: does not take the graph's {features} ({why})") from None
 
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:

@@ -141,6 +141,10 @@ class Config:
             }
         )
 
+    def as_read(self) -> dict[str, Settings]:
+        """As a tree that was read from a file: lists for tuples, and nothing that is None."""
+        return tomllib.loads(self.to_toml())
+
     def to_tree(self) -> dict[str, Settings]:
         """As a tree of sections."""
         return {name: getattr(self, name) for name in SECTIONS}

@@ -9,6 +9,7 @@ from pathlib import Path
 from lmc import checks, memory_use
 from lmc.batching.partition import PartitionMethod
 from lmc.data.graph import Graph
+from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
@@ -127,12 +128,17 @@ def fit(
         metrics=metrics,
     )
     folder_path = None if out is None else checks.path("out", out)
+    if folder_path is None and resume:
+        raise ArgumentError("resume=True: there is no folder to go on from; out= names it")
+    kept = None if folder_path is None else RunFolder(folder_path, resume)
+    if kept is not None:
+        kept.check_free()
     memory_use.restart_peak()
     with display_in_python(progress) as display:
         told = [*callbacks_of(callbacks, folder_path), display]
         training = prepare_training(graph, model, estimator, options, told)
         with ended_by(training, [signal.SIGINT]):
-            if folder_path is None:
+            if kept is None:
                 return training.run()
-            with RunFolder(folder_path, resume) as folder:
+            with kept as folder:
                 return folder.train(training)

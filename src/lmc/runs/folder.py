@@ -14,11 +14,12 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from lmc.errors import ArgumentError, RunError
-from lmc.files import one_line, regular, write_atomically
+from lmc.files import one_line, regular, remove_partial_files, write_atomically
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.description import described
 from lmc.runs.environment import environment
+from lmc.runs.going_on import refusal
 from lmc.runs.metrics_file import append_metrics, write_metrics
 from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
@@ -50,9 +51,15 @@ class RunFolder(Callback):
         # Where the file system has no locks, a soft lock in their place would outlive a killed process.
         self._lock = FileLock(folder / LOCK, thread_local=False, fallback_to_soft=False)
 
-    def __enter__(self) -> RunFolder:
+    def check_free(self) -> None:
+        """Raise ArgumentError where there is a run but should be none, or the other way round."""
         if self.resume and not self.folder.is_dir():
             raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
+        if not self.resume and (self.folder / METRICS).exists():
+            raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
+
+    def __enter__(self) -> RunFolder:
+        self.check_free()
         for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, LOCK):
             if (self.folder / name).is_symlink():  # which would lead writing out of the folder
                 raise RunError(f"{self.folder / name}: a symbolic link; a run writes none")
@@ -61,15 +68,22 @@ class RunFolder(Callback):
             (self.folder / LOCK).touch()
             regular(self.folder / LOCK)
         self._hold()
-        if not self.resume and (self.folder / METRICS).exists():
-            self._lock.release()
-            raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.release()
+
+    def _check_settings(self, config: Config) -> None:
+        """Raise ArgumentError where the run in the folder has other settings."""
+        file = self.folder / CONFIG
+        if not file.is_file():
+            return
+        kept = Config.read(file)
+        Config.check_sections(kept)
+        if reason := refusal(kept, config.as_read()):
+            raise ArgumentError(f"{self.folder}: {reason}")
 
     def _hold(self) -> None:
         """Take the folder for this process; the system lets it go when the process ends, however it ends."""
@@ -82,14 +96,17 @@ class RunFolder(Callback):
 
     def train(self, training: Training) -> Result:
         """Run a training in this folder; a resumed one goes on from the last checkpoint."""
-        for left in self.folder.rglob(".*.partial"):  # of a process that was killed
-            left.unlink(missing_ok=True)
+        for place in (self.folder, self.folder / CHECKPOINTS):
+            remove_partial_files(place)  # of a process that was killed
+        config = self.config or described(training)
         if self.resume:
+            self._check_settings(config)
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)
             if state is None and training.options.checkpoints == 0:
                 raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
             if state is not None:
                 _restore(training, state, self.folder)
+        self._config = config
         training.callbacks.append(self)
         result = training.run()
         with self._writing():
@@ -101,9 +118,8 @@ class RunFolder(Callback):
     def on_start(self, training: Training) -> None:
         """Write what is known before the first step."""
         with self._writing():
-            config = self.config or described(training)
-            self._about = _about(training, config)
-            text = config.to_toml()
+            self._about = _about(training, self._config)
+            text = self._config.to_toml()
             write_atomically(self.folder / CONFIG, lambda file: file.write(text.encode()))
             if not (self.folder / ENVIRONMENT).exists():
                 _write_json(self.folder / ENVIRONMENT, environment())

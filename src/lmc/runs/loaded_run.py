@@ -52,7 +52,7 @@ def load_run(folder: str | Path, model: Model | nn.Module | str | None = None) -
     ...     run.settings["model"]["name"], len(run.metrics), run.predict(graph).shape
     ('sage', 2, torch.Size([200, 10]))
     """
-    folder = Path(folder)
+    folder = checks.path("folder", folder)
     if isinstance(model, str):
         allow_own_model(model)
     return Run(folder, read_tree(folder), model)

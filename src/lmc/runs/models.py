@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc import checks
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.files import one_line
@@ -37,6 +38,9 @@ def build_model(name: str, graph: Graph, **options: Any) -> Model:
     >>> model.recipe.options["aggr"]
     'mean'
     """
+    check_graph(graph)
+    if graph.num_classes == 0:
+        raise ArgumentError("graph: has no labels, so the width of a prediction is not known")
     if is_own(name):
         allow_own_model(name)
     settings = {"name": name, **options}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data import rules
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.ids import nodes_with
 from lmc.data.rules import Task
@@ -75,7 +76,8 @@ def write_predictions(
     1,val,1,0,1
     <BLANKLINE>
     """
-    file = Path(file)
+    file = checks.path("file", file)
+    check_graph(graph)
     check_suffix(file)
     task = graph.task if task is None else task
     checks.one_of("task", task, Task)
@@ -126,7 +128,9 @@ def nodes_in_file(file: Path, graph: Graph) -> Tensor:
     try:
         lines = read_text_bytes(file).decode().splitlines()
     except (OSError, ValueError) as error:
-        raise DatasetError(f"{file}: cannot be read ({one_line(error)})") from None
+        raise DatasetError(
+            f"{file}: cannot be read ({one_line(error)}); it must be a file of ids, one a line"
+        ) from None
     ids: list[Any] = [line.strip() for line in lines if line.strip()]
     if not ids:
         raise DatasetError(f"{file}: has no ids; one a line names a node")

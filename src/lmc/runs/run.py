@@ -38,6 +38,8 @@ def train_run(
     `began` is `time.monotonic()` when work on it began; None counts from now.
     """
     began = time.monotonic() if began is None else began
+    kept = RunFolder(out, resume, config)
+    kept.check_free()
     told = callbacks_of(callbacks, out, config.to_tree())
     for callback in told if graph is None else ():
         callback.on_phase(f"loading {config.data['name']}")
@@ -47,7 +49,7 @@ def train_run(
         options = TrainingOptions(**config.training)
         training = prepare_training(graph, model, config.build_estimator(), options, told)
         training.began = began
-    with RunFolder(out, resume, config) as folder, ended_by(training, STOPPING):
+    with kept as folder, ended_by(training, STOPPING):
         return folder.train(training)
 
 

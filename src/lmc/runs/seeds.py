@@ -16,6 +16,7 @@ from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
 from lmc.runs.display import Watch
 from lmc.runs.folder import METRICS
+from lmc.runs.going_on import refusal
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.runs.run import read_config, train_run
 from lmc.training.records import Result
@@ -89,10 +90,7 @@ def train_each(
 
 
 def _goes_on(kept: Config, asked: Config) -> bool:
-    """Whether the settings are the same, but for how many epochs; a cosine schedule ends with them."""
-    if kept.training.get("scheduler") != "cosine":
-        asked = Config.of(merged(asked.to_tree(), {"training": {"epochs": kept.training["epochs"]}}))
-    return kept == asked
+    return refusal(kept.as_read(), asked.as_read()) is None
 
 
 def summarised(configs: Mapping[str, Config], results: Sequence[Result]) -> Seeds:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -278,8 +279,12 @@ class Training:
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "estimator": self.estimator.state_dict(),
             "torch": torch.get_rng_state(),
-            "graph": fingerprint(self.graph),
+            "graph": self._fingerprint,
         }
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.graph)
 
     def load_state(self, state: State) -> None:
         """Go on from the state of a run with the same options; ValueError where no such run wrote it."""
@@ -289,8 +294,8 @@ class Training:
         own["optimizer"]["state"] = moments_after_a_step(options.optimizer, self.model, options.lr, *decays)
         check_state(own, state, self.sampler.steps)
         records = typed.read("records", state["records"], list[Record], ValueError)
-        if state.get("graph", "") not in ("", fingerprint(self.graph)):
-            raise ValueError("the graph has other edges, labels or training nodes")
+        if state.get("graph", "") not in ("", self._fingerprint):
+            raise ValueError("the graph has other edges, features, labels or masks")
         if state["epoch"] > options.epochs:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]

@@ -52,10 +52,13 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
 
 
 def fingerprint(graph: Graph) -> str:
-    """A hash of the edges, labels and training nodes: a run does not go on with others."""
+    """A hash of all that a graph holds: a run does not go on with another."""
     digest = hashlib.blake2b(graph.task.encode(), digest_size=16)
-    for array in (graph.adjacency.indptr, graph.adjacency.indices, graph.y, graph.train_mask):
-        digest.update(array.contiguous().numpy().tobytes())
+    of_edges = (graph.adjacency.indptr, graph.adjacency.indices, graph.edge_weight, graph.edge_attr)
+    masks = (graph.train_mask, graph.val_mask, graph.test_mask)
+    for array in (*of_edges, graph.x, graph.y, *masks):
+        if array is not None:
+            digest.update(array.contiguous().numpy().data)
     return digest.hexdigest()
 
 

@@ -1,0 +1,44 @@
+"""What may be otherwise when a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lmc.runs.sections import Settings
+
+CHANGEABLE = {
+    "training.epochs",
+    "training.checkpoint",
+    "training.checkpoint_seconds",
+    "data.name",  # the graph must be the same, wherever it is
+    "data.root",
+}
+
+
+def refusal(kept: Mapping[str, Settings], asked: Mapping[str, Settings]) -> str | None:
+    """Why a run cannot go on with other settings, in a line; None where it can.
+
+    Args:
+        kept: the settings that it began with, by section.
+        asked: those that it is to go on with. What is None is the same as nothing.
+
+    >>> refusal({"training": {"lr": 0.1, "epochs": 2}}, {"training": {"lr": 0.1, "epochs": 4}}) is None
+    True
+    >>> refusal({"training": {"lr": 0.1}}, {"training": {"lr": 0.5}})
+    'goes on with the settings of the run: training.lr is 0.1, and cannot become 0.5'
+    """
+    before, after = _by_place(kept), _by_place(asked)
+    for place in sorted(before.keys() | after.keys()):
+        old, new = before.get(place), after.get(place)
+        if old != new and place not in CHANGEABLE:
+            return f"goes on with the settings of the run: {place} is {old}, and cannot become {new}"
+    epochs = "training.epochs"
+    if before.get(epochs) != after.get(epochs) and before.get("training.scheduler") == "cosine":
+        return f"epochs={after.get(epochs)}: the cosine schedule of this run ends with its epochs"
+    return None
+
+
+def _by_place(tree: Mapping[str, Settings]) -> dict[str, Any]:
+    places = {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
+    return {place: value for place, value in places.items() if value is not None}

@@ -188,7 +188,9 @@ class Model(nn.Module):
                 features += f" and {graph.edge_attr.shape[1]} of its edges"
             why, own = one_line(error), weight_type(self)
             if own not in (None, graph.x.dtype):
-                why = f"its weights are of {own}; model.to({graph.x.dtype}) makes them agree"
+                fits = own in (torch.float32, torch.float64)
+                fix = f"graph.to({own})" if fits else f"model.to({graph.x.dtype})"
+                why = f"its weights are of {own}; {fix} makes them agree"
             raise ArgumentError(f"model: does not take the graph's {features} ({why})") from None
 
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:

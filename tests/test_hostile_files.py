@@ -26,6 +26,8 @@ from commands import called
 from damage import cuts, flipped, npy, promising, strangers, zipped
 from lmc.bench import tables
 
+pytestmark = pytest.mark.slow
+
 ARRAYS = ("indptr", "indices", "x", "y", "train_mask", "edge_weight", "id")
 GRAPH_FILES = ["graph.json", *(f"{name}.npy" for name in ARRAYS)]
 COMMANDS = {

@@ -14,6 +14,8 @@ from lmc.runs.description import alike, model_settings
 from lmc.runs.models import built, degree_histogram
 from pyg_models import EVERY, OPTIONS, PARTICULAR, by_pyg, graph_with, make
 
+pytestmark = pytest.mark.slow
+
 GRAPH = lmc.synthetic(nodes=200, features=8, classes=4)
 SIZES = {"parts": 4, "parts_per_batch": 2, "epochs": 2}
 UNNAMED = ("a function",)  # options that are objects

@@ -10,6 +10,8 @@ from lmc.cli.commands import lmc as program
 from lmc.report import charts, drawing, write_report
 from run_folders import confused, lines, summary, write_run
 
+pytestmark = pytest.mark.slow
+
 LOADING = ("src", "href", "srcset", "data", "action", "poster", "background")
 
 

@@ -13,6 +13,8 @@ from lmc.runs.comparison import compare, over_seeds
 from lmc.runs.config import Config
 from lmc.runs.seeds import seeded, train_each
 
+pytestmark = pytest.mark.slow
+
 
 def spread(values):
     mean = sum(values) / len(values)

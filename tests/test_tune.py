@@ -15,6 +15,8 @@ from lmc.runs.search_space import Choices, Range, SearchSpace, parse_range
 from lmc.runs.study import Study, Trial, read_study, write_study
 from lmc.runs.tuning import tune
 
+pytestmark = pytest.mark.slow
+
 EPOCHS = 3
 
 

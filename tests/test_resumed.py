@@ -1,6 +1,7 @@
 """A run that was stopped anywhere goes on as if it had not been, whatever it is made of."""
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -219,18 +220,23 @@ def test_a_cosine_schedule_ends_with_its_epochs(tmp_path):
         lmc.fit(GRAPH, made(), lmc.LMC(), epochs=3, resume=True, **options)
 
 
-@pytest.mark.parametrize("changed", ["x", "val_mask", "edge_weight"])
+CHANGES = {
+    "nothing": lambda data: None,
+    "x": lambda data: data.update({"x": 2 * data.x}),
+    "val_mask": lambda data: data.update({"val_mask": data.val_mask & (torch.arange(len(data.y)) % 2 == 0)}),
+    "edge_weight": lambda data: data.update({"edge_weight": torch.full((data.num_edges,), 2.0)}),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
 def test_a_graph_with_other_arrays_is_another(tmp_path, changed):
     options = {"parts": 4, "out": tmp_path / "a"}
     lmc.fit(GRAPH, made(), lmc.LMC(), epochs=1, **options)
-    other = GRAPH.to_pyg()
-    other.edge_weight = torch.ones(other.edge_index.shape[1])
-    other[changed] = ~other[changed] if changed == "val_mask" else 2 * other[changed]
-    if changed == "val_mask":
-        other.train_mask, other.test_mask = other.train_mask, torch.zeros_like(other.test_mask)
-        other.val_mask &= ~other.train_mask
-    with pytest.raises(lmc.RunError, match="the graph has other edges, features, labels or masks"):
-        lmc.fit(lmc.Graph.from_pyg(other), made(), lmc.LMC(), epochs=2, resume=True, **options)
+    data = GRAPH.to_pyg()
+    CHANGES[changed](data)
+    expected = pytest.raises(lmc.RunError, match="the graph has other edges, features, labels or masks")
+    with nullcontext() if changed == "nothing" else expected:
+        lmc.fit(lmc.Graph.from_pyg(data), made(), lmc.LMC(), epochs=2, resume=True, **options)
 
 
 def test_files_of_others_stay(tmp_path):

@@ -106,8 +106,8 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     from lmc.runs.run import read_config, read_tree
 
     # A model of one's own is named again, to have it imported.
-    said = {f"{section}.{key}" for section, settings in tree.items() for key in settings}
-    unknown = said - CHANGEABLE - {"model.name"}
+    given = {f"{section}.{key}" for section, settings in tree.items() for key in settings}
+    unknown = given - CHANGEABLE - {"model.name"}
     if out is not None or unknown:
         rule = "only --epochs, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
         raise ArgumentError(f"--resume: goes on with the settings of the run; {rule}")

@@ -59,7 +59,7 @@ def command(
 
     def tell(study: Study, trial: Trial) -> None:
         if not quiet:
-            print(f"trial {trial.number}/{trials}: {_said(study, trial)}", flush=True)
+            print(f"trial {trial.number}/{trials}: {_trial_text(study, trial)}", flush=True)
 
     study = tuning.tune(
         tree,
@@ -79,7 +79,7 @@ def command(
         print(f"report: {page}")
 
 
-def _said(study: Study, trial: Trial) -> str:
+def _trial_text(study: Study, trial: Trial) -> str:
     tried = "  ".join(f"{place.partition('.')[2]} {_short(value)}" for place, value in trial.settings.items())
     if trial.error is not None:
         return f"failed: {trial.error}  ({tried})"

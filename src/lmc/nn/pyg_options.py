@@ -94,7 +94,8 @@ class PygOptions:
     @classmethod
     def read(cls, conv: Any) -> dict[str, Any]:
         """The options of a convolution."""
-        return {name: getattr(conv, name, None) for name in cls.own_names()}
+        options = {name: getattr(conv, name, None) for name in cls.own_names()}
+        return options | ({"bias": options["bias"] is not None} if "bias" in options else {})
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,6 @@ class GCNOptions(PygOptions):
     normalize: bool = True
     bias: bool = True
     aggr: str | list[str] = "add"
-
-    @classmethod
-    def read(cls, conv: Any) -> dict[str, Any]:
-        """The options of a convolution."""
-        return super().read(conv) | {"bias": conv.bias is not None}
 
 
 @dataclass(frozen=True)
@@ -165,11 +161,6 @@ class GATOptions(PygOptions):
     fill_value: float | str = "mean"
     bias: bool = True
     residual: bool = False
-
-    @classmethod
-    def read(cls, conv: Any) -> dict[str, Any]:
-        """The options of a convolution."""
-        return super().read(conv) | {"bias": conv.bias is not None}
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def write_study_page(folder: Path, out: Path) -> Path:
         subtitle=f"{study.data}, {study.model}, {method}; {_count(study)}",
         metric=study.metric,
         best=None if best is None else {key: _setting(value) for key, value in best.settings.items()},
-        best_said="" if best is None else _said(study, best),
+        best_text="" if best is None else _trial_text(study, best),
         space=study.space,
         importance={place: formats.share(share, 1) for place, share in (study.importance or {}).items()},
         rows=_rows(study),
@@ -100,7 +100,7 @@ def _points(study: Study, x: Sequence[float]) -> list[Line]:
             _STYLES[state],
             [place for place, _, _ in known],
             [value for _, value, _ in known],
-            notes=[_said(study, trial) for _, _, trial in known],
+            notes=[_trial_text(study, trial) for _, _, trial in known],
             best=next((i for i, (_, _, trial) in enumerate(known) if trial is study.best), None),
             joined=False,
         )
@@ -145,7 +145,7 @@ def _rows(study: Study) -> list[_Row]:
     ]
 
 
-def _said(study: Study, trial: Trial) -> str:
+def _trial_text(study: Study, trial: Trial) -> str:
     tried = ", ".join(f"{place} {_setting(value)}" for place, value in trial.settings.items())
     test = "" if trial.test is None else f", test {formats.score(trial.test)}"
     return f"trial {trial.number}: {study.metric} {formats.score(trial.val)}{test} with {tried}"

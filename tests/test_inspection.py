@@ -115,7 +115,8 @@ def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden
             assert holding.inside == pytest.approx(inside / sum(messages))
             assert holding.need.step == max(steps)
             per_node = hidden * (layers - 1) + hidden * max(0, layers - 2) + 3
-            assert holding.need.histories == 8 * n * per_node
+            between = sum((either[i] & (clusters != clusters[i]).numpy()).any() for i in range(n))
+            assert holding.need.histories == 8 * between * per_node
     assert found == []
 
 

@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv
 
 import lmc
 from estimating import EVERY, MODELS, bound, clusters_of, distance, full_gradient, gcn, gradient, graph_of
-from lmc.batching.samplers import BatchOptions
+from lmc.batching.samplers import BatchOptions, between_clusters
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MemoryHistory
 
@@ -189,6 +189,39 @@ def test_histories_live_where_they_are_told_to():
         assert with_own[0] == with_default[0]
     assert len(pushed) == 4 * 4  # three embeddings and the second auxiliaries, in each of four batches
     assert set(one.state_dict()) == set(other.state_dict())
+
+
+@pytest.mark.parametrize("kind", ["undirected", "directed"])
+@pytest.mark.parametrize("init", ["zero", "exact"])
+@pytest.mark.parametrize("estimator", [lmc.GAS, lmc.GraphFM, lmc.LMC])
+def test_nodes_that_are_never_outside_of_a_batch_need_no_history(estimator, init, kind):
+    graph, model = graph_of(kind), gcn(3, linear_in=True)
+    clusters = (torch.arange(graph.num_nodes) > 32).long()  # most nodes have no neighbour in the other one
+    outside = between_clusters(graph, clusters)
+    assert 0 < len(outside) < graph.num_nodes
+    some, every = estimator(), estimator()
+    some.bind(model, graph, init=init, outside=outside)
+    every.bind(model, graph, init=init)
+    for epoch in range(2):
+        for batch in lmc.batches(graph, clusters, epoch=epoch):
+            ours, wanted = gradient(some, batch), gradient(every, batch)
+            assert ours[0] == wanted[0]
+            assert all(torch.equal(ours[1][name], value) for name, value in wanted[1].items())
+    for layer, history in some.embeddings.items():
+        assert torch.equal(history.snapshot(), every.embeddings[layer].snapshot()[outside])
+
+
+def test_a_node_without_a_history_is_named_when_it_is_outside():
+    path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3).double(), [0, 1, 0], [True] * 3)
+    estimator = bound(lmc.LMC(), lmc.GCN(3, 4, 2).double(), path, outside=torch.tensor([1]))
+    estimator.backward(path.batch([0]))
+    wanted = (
+        "batch: node 0 is outside of it and has no history: the estimator was bound for other clusters; "
+        "bind(model, graph) remembers all nodes"
+    )
+    with pytest.raises(lmc.ArgumentError) as error:
+        estimator.backward(path.batch([1]))
+    assert str(error.value) == wanted
 
 
 # -- samplers ---------------------------------------------------------------------------------------

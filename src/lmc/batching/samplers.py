@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -127,6 +128,11 @@ class ClusterSampler:
         """How many batches an epoch has."""
         return -(-len(self._members) // self.parts_per_batch)
 
+    @cached_property
+    def outside(self) -> Tensor:
+        """(any,) the nodes that may be outside of a batch, in its halo."""
+        return between_clusters(self._graph, self.clusters)
+
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch, counted from 0; without the first `start` of them."""
         number, count = checks.whole_number("epoch", number, 0), len(self._members)
@@ -142,6 +148,19 @@ class ClusterSampler:
                 yield Batch.of_known(self._graph, nodes, count / len(group))
 
         return build()
+
+
+def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:
+    """(any,) the nodes with a neighbour in another cluster, the only ones that can be in a halo.
+
+    >>> import lmc
+    >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> between_clusters(path, torch.tensor([0, 0, 1])).tolist()
+    [1, 2]
+    """
+    neighbours = graph.neighbours
+    elsewhere = clusters[neighbours.indices] != clusters[neighbours.row_ids()]
+    return neighbours.keep(elsewhere).row_lengths().nonzero()[:, 0]
 
 
 def batches(

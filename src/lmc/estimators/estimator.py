@@ -90,6 +90,7 @@ class Estimator(ABC):
         loss: Loss | None = None,
         seed: int = 0,
         histories: MakeHistory = MemoryHistory,
+        outside: Tensor | None = None,
     ) -> None:
         """Tie the estimator to a model and a graph, and make room for what it remembers.
 
@@ -101,7 +102,8 @@ class Estimator(ABC):
             loss: (rows, out) predictions and labels to (rows,) losses; None takes the one of the
                 labels' kind.
             seed: of the dropout masks.
-            histories: makes the store of one boundary's historical values, from nodes, width and type.
+            histories: makes the store of one boundary's historical values, from how many, width and type.
+            outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
         """
         check_graph(graph)
         checks.one_of("init", init, Init)
@@ -115,7 +117,8 @@ class Estimator(ABC):
         seed, widths = checks.whole_number("seed", seed, 0), boundary_widths(model, graph)
         keep_large_buffers()
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
-        self.loss, self._widths, self._make_history = loss or loss_of(graph.task), widths, histories
+        self.loss, self._widths = loss or loss_of(graph.task), widths
+        self._make_history, self._outside = histories, outside
         self.placement = Placement.of(graph)
         vars(self).pop("whole", None)  # it belongs to the graph before
         with without_autocast():

@@ -66,4 +66,4 @@ class MovedHalo(HistoricalHalo):
         """Write the batch's rows and the halo's."""
         super().keep_embeddings(layer, z, z_halo)
         if z_halo is not None:
-            self.write(self._embeddings, layer, self._batch.halo, z_halo)
+            self.write(self._embeddings, layer, self._halo, z_halo)

@@ -9,26 +9,66 @@ import torch
 from torch import Tensor
 
 from lmc import kernels
+from lmc.errors import ArgumentError
 
 
 class History(Protocol):
-    """One vector per node, as it was when the node was last written; zero before that."""
+    """One vector per place, as it was when it was last written; zero before that.
 
-    def pull(self, nodes: Tensor) -> Tensor:
-        """(nodes, width) what was last written, in the type of storage."""
+    `Remembered` says which node has which place.
+    """
 
-    def push(self, nodes: Tensor, values: Tensor) -> None:
-        """Write (nodes, width); nodes are distinct."""
+    def pull(self, places: Tensor) -> Tensor:
+        """(places, width) what was last written, in the type of storage."""
+
+    def push(self, places: Tensor, values: Tensor) -> None:
+        """Write (places, width); places are distinct, and those below zero are left out."""
 
     def snapshot(self) -> Tensor:
-        """(all nodes, width) everything, for a checkpoint; it may be what is in use, not a copy."""
+        """(all places, width) everything, for a checkpoint; it may be what is in use, not a copy."""
 
     def restore(self, values: Tensor) -> None:
         """Take the values of a snapshot."""
 
 
 MakeHistory = Callable[[int, int, torch.dtype], History]
-"""From nodes, width and type of storage to a history."""
+"""From the number of places, width and type of storage to a history."""
+
+
+class Remembered:
+    """Which nodes have a place in histories: those that may be outside of a batch.
+
+    Args:
+        num_nodes: nodes in the graph.
+        outside: (any,) the nodes that may be outside of a batch; None for all.
+
+    >>> some = Remembered(4, torch.tensor([1, 3]))
+    >>> len(some), some.places(torch.tensor([0, 1, 3])).tolist()
+    (2, [-1, 0, 1])
+    """
+
+    def __init__(self, num_nodes: int, outside: Tensor | None = None) -> None:
+        self._count = num_nodes if outside is None else outside.numel()
+        self._place: Tensor | None = None
+        if outside is not None and self._count < num_nodes:
+            self._place = torch.full((num_nodes,), -1)
+            self._place[outside.sort().values] = torch.arange(self._count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def places(self, nodes: Tensor) -> Tensor:
+        """(nodes,) int64, -1 for those that are not remembered."""
+        return nodes if self._place is None else self._place.index_select(0, nodes)
+
+    def halo_places(self, halo: Tensor) -> Tensor:
+        """(halo,) int64; ArgumentError for a node that was never to be outside of a batch."""
+        places = self.places(halo)
+        if self._place is not None and bool((places < 0).any()):
+            node = int(halo[places < 0][0])
+            rule = "the estimator was bound for other clusters; bind(model, graph) remembers all nodes"
+            raise ArgumentError(f"batch: node {node} is outside of it and has no history: {rule}")
+        return places
 
 
 class MemoryHistory:
@@ -40,22 +80,22 @@ class MemoryHistory:
     [[0.0, 0.0], [1.0, 1.0]]
     """
 
-    def __init__(self, num_nodes: int, width: int, dtype: torch.dtype) -> None:
-        self.values = torch.zeros(num_nodes, width, dtype=dtype)
+    def __init__(self, num_places: int, width: int, dtype: torch.dtype) -> None:
+        self.values = torch.zeros(num_places, width, dtype=dtype)
 
-    def pull(self, nodes: Tensor) -> Tensor:
-        """(nodes, width) what was last written, in the type of storage."""
-        return self.values.index_select(0, nodes)
+    def pull(self, places: Tensor) -> Tensor:
+        """(places, width) what was last written, in the type of storage."""
+        return self.values.index_select(0, places)
 
-    def push(self, nodes: Tensor, values: Tensor) -> None:
-        """Write (nodes, width); what is too large for the type of storage becomes its largest number."""
+    def push(self, places: Tensor, values: Tensor) -> None:
+        """Write (places, width); what is too large for the type of storage becomes its largest number."""
         if self.values.dtype != values.dtype:
             limit = torch.finfo(self.values.dtype).max
             values = values.clamp(-limit, limit).to(self.values.dtype)
-        kernels.kernels_for(self.values).put_rows(nodes, values, self.values)
+        kernels.kernels_for(self.values).put_rows(places, values, self.values)
 
     def snapshot(self) -> Tensor:
-        """(all nodes, width) what is in use."""
+        """(all places, width) what is in use."""
         return self.values
 
     def restore(self, values: Tensor) -> None:

@@ -10,7 +10,7 @@ from lmc.data.batch import Batch
 from lmc.estimators.estimator import Estimator, Precision, untouched_statistics
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.history import History
+from lmc.estimators.history import History, Remembered
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
 
@@ -21,9 +21,11 @@ class HistoryEstimator(Estimator):
     Attributes:
         embeddings: H̄ˡ by layer l.
         auxiliaries: V̄ˡ by layer l.
+        nodes: which nodes have a place in them.
     """
 
     precision: Precision
+    nodes: Remembered
     embeddings: dict[int, History]
     auxiliaries: dict[int, History]
 
@@ -42,18 +44,20 @@ class HistoryEstimator(Estimator):
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
         dtype = torch.float16 if self.precision == "half" else self.placement.dtype
-        nodes, widths, make = self.graph.num_nodes, self._widths, self._make_history
+        self.nodes = Remembered(self.graph.num_nodes, self._outside)
+        count, widths, make = len(self.nodes), self._widths, self._make_history
         embeddings, auxiliaries = self.remembered(self.model)
-        self.embeddings = {layer: make(nodes, widths[layer - 1], dtype) for layer in embeddings}
-        self.auxiliaries = {layer: make(nodes, widths[layer - 1], dtype) for layer in auxiliaries}
+        self.embeddings = {layer: make(count, widths[layer - 1], dtype) for layer in embeddings}
+        self.auxiliaries = {layer: make(count, widths[layer - 1], dtype) for layer in auxiliaries}
         if self._init == "exact":
             with untouched_statistics(self.model), without_dropout(self.model):
                 step = self.step_on(self.whole, HaloPolicy())
                 exact = exact_values(step, backward=bool(self.auxiliaries))
+            places = self.nodes.places(self.whole.nodes)
             for layer, history in self.embeddings.items():
-                history.push(self.whole.nodes, exact.embeddings[layer - 1])
+                history.push(places, exact.embeddings[layer - 1])
             for layer, history in self.auxiliaries.items():
-                history.push(self.whole.nodes, exact.auxiliaries[layer - 1])
+                history.push(places, exact.auxiliaries[layer - 1])
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step and every history."""
@@ -80,12 +84,14 @@ class HistoricalHalo(HaloPolicy):
     """
 
     def __init__(self, estimator: HistoryEstimator, batch: Batch) -> None:
-        self._batch, self._placement, self._writes = batch, estimator.placement, not estimator.is_frozen
+        self._placement, self._writes = estimator.placement, not estimator.is_frozen
+        self._inside = estimator.nodes.places(batch.nodes)
+        self._halo = estimator.nodes.halo_places(batch.halo)
         self._embeddings, self._auxiliaries = estimator.embeddings, estimator.auxiliaries
 
     def historical(self, histories: dict[int, History], layer: int) -> Tensor:
         """(halo, width) as each node was when it was last written."""
-        return self._placement.put(histories[layer].pull(self._batch.halo))
+        return self._placement.put(histories[layer].pull(self._halo))
 
     def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
         """(halo, width) H̄ˡ."""
@@ -93,13 +99,13 @@ class HistoricalHalo(HaloPolicy):
 
     def keep_embeddings(self, layer: int, z: Tensor, z_halo: Tensor | None) -> None:
         """Write the batch's rows."""
-        self.write(self._embeddings, layer, self._batch.nodes, z)
+        self.write(self._embeddings, layer, self._inside, z)
 
     def keep_auxiliaries(self, layer: int, v: Tensor) -> None:
         """Write the batch's rows."""
-        self.write(self._auxiliaries, layer, self._batch.nodes, v)
+        self.write(self._auxiliaries, layer, self._inside, v)
 
-    def write(self, histories: dict[int, History], layer: int, nodes: Tensor, values: Tensor) -> None:
-        """Write (nodes, width), where this layer is remembered."""
+    def write(self, histories: dict[int, History], layer: int, places: Tensor, values: Tensor) -> None:
+        """Write (places, width), where this layer is remembered."""
         if layer in histories and self._writes:
-            histories[layer].push(nodes, values)
+            histories[layer].push(places, values)

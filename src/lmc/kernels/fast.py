@@ -195,11 +195,12 @@ def _gain(z: Tensor, p: float) -> Any:
 def _put_rows(start: Any, stop: Any, rows: Any, values: Any, into: Any) -> None:
     width = values.shape[1]
     for i in range(start, stop):
-        row = into[rows[i]]
-        for c in range(width):
-            row[c] = values[i, c]
+        if rows[i] >= 0:
+            row = into[rows[i]]
+            for c in range(width):
+                row[c] = values[i, c]
 
 
 def put_rows(rows: Tensor, values: Tensor, into: Tensor) -> None:
-    """Write (rows, width) values to distinct rows of (any, width)."""
+    """Write (rows, width) values to distinct rows of (any, width); rows below zero are left out."""
     parallel.over(len(values), values.numel(), _put_rows, *_arrays(rows, values), into.numpy())

@@ -62,8 +62,9 @@ def activated_vjp(
 
 
 def put_rows(rows: Tensor, values: Tensor, into: Tensor) -> None:
-    """Write (rows, width) values to distinct rows of (any, width)."""
-    into.index_copy_(0, rows, values)
+    """Write (rows, width) values to distinct rows of (any, width); rows below zero are left out."""
+    there = rows >= 0
+    into.index_copy_(0, rows[there], values[there])
 
 
 def members(indptr: Tensor, indices: Tensor, nodes: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.batching.partition import partition
-from lmc.batching.samplers import batches
+from lmc.batching.samplers import batches, between_clusters
 from lmc.data import rules
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
@@ -255,7 +255,7 @@ def _holdings(graph: Graph, parts: int, hidden: list[int]) -> list[Holding]:
 
 def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list[int]) -> Holding:
     nodes, halo, messages, needs = [], [], [], []
-    inside = 0
+    inside, remembered = 0, len(between_clusters(graph, clusters))
     for batch in batches(graph, clusters, size):
         block = batch.block()
         nodes.append(batch.num_nodes)
@@ -272,6 +272,7 @@ def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list
                 graph.x.element_size(),
                 # Derivatives travel along a block of their own if edges have a direction.
                 messages=block.num_entries * (1 if graph.is_undirected else 2),
+                remembered_nodes=remembered,
             )
         )
     return Holding(

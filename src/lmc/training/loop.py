@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import Sampler
+from lmc.batching.samplers import ClusterSampler, Sampler
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -67,7 +67,8 @@ def prepare_training(
     for callback in callbacks:
         callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)
-    estimator.bind(model, graph, options.init, options.loss, options.seed)
+    outside = sampler.outside if isinstance(sampler, ClusterSampler) else None
+    estimator.bind(model, graph, options.init, options.loss, options.seed, outside=outside)
     return Training(graph, model, estimator, sampler, options, callbacks)
 
 

@@ -21,8 +21,9 @@ from lmc.training.memory_need import need
 class RunNeeds:
     """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
 
-    def __init__(self, graph: Graph, model: Model, estimator: Estimator) -> None:
+    def __init__(self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int) -> None:
         self.graph, self.model, self.estimator = graph, model, estimator
+        self.remembered_nodes = remembered_nodes
         self.widths = boundary_widths(model, graph)
         self.entries = graph.adjacency.num_entries
 
@@ -39,6 +40,7 @@ class RunNeeds:
             self.estimator.remembered(self.model),
             messages,
             2 if self.estimator.precision == "half" else itemsize,
+            self.remembered_nodes,
         ).total
 
     @property
@@ -62,7 +64,8 @@ class RunNeeds:
 def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Sampler) -> None:
     """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
     free = memory_use.free()
-    needs = RunNeeds(graph, model, estimator)
+    remembered = len(sampler.outside) if isinstance(sampler, ClusterSampler) else graph.num_nodes
+    needs = RunNeeds(graph, model, estimator, remembered)
     if free is None or needs.whole <= free:
         return
     clusters, parts_per_batch = None, 1
@@ -70,7 +73,7 @@ def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Samp
         clusters, parts_per_batch = sampler.clusters, sampler.parts_per_batch
     if clusters is None:  # each step is one over the whole graph
         given, needed = type(estimator).__name__, needs.whole
-        needs = RunNeeds(graph, model, LMC())  # what the error will advise
+        needs = RunNeeds(graph, model, LMC(), graph.num_nodes)  # what the error will advise
     else:
         given, needed = f"parts_per_batch={parts_per_batch}", needs.largest(clusters, parts_per_batch)
     if needed > free:

@@ -17,7 +17,7 @@ class Need(NamedTuple):
     """Bytes, besides the graph, its normalised adjacency and its features."""
 
     histories: int
-    """Kept from step to step, for every node of the graph."""
+    """Kept from step to step, for every node that may be outside of a batch."""
     step: int
     """The most that one step holds at a time."""
 
@@ -37,6 +37,7 @@ def need(
     remembered: tuple[Iterable[int], Iterable[int]] | None = None,
     messages: int = 0,
     history_itemsize: int | None = None,
+    remembered_nodes: int | None = None,
 ) -> Need:
     """An estimate of what a layer-wise step of a GCN needs at alpha = 0, and of its histories.
 
@@ -79,6 +80,7 @@ def need(
             2 .. L - 1.
         messages: entries of the batch's blocks.
         history_itemsize: bytes of a number in the histories; None for `itemsize`.
+        remembered_nodes: nodes that histories are kept of; None for all.
 
     >>> need([256, 256, 40], 128, batch_nodes=2180, halo_nodes=20082, num_nodes=169343)
     Need(histories=547316576, step=61497856)
@@ -87,10 +89,13 @@ def need(
     depth = len(widths)
     embeddings, auxiliaries = remembered or (range(1, depth + 1), range(2, depth))
     per_node = sum(_width(widths, layer) for layer in (*embeddings, *auxiliaries))
+    nodes = checks.whole_number(
+        "remembered_nodes", num_nodes if remembered_nodes is None else remembered_nodes, 0, num_nodes
+    )
     dense = max(batch * batch_nodes + halo * halo_nodes for batch, halo in _moments(widths, features))
     blocks = 2 * messages * (INDEX_SIZE + itemsize)
     return Need(
-        histories=per_node * num_nodes * (history_itemsize or itemsize),
+        histories=per_node * nodes * (history_itemsize or itemsize),
         step=dense * itemsize + blocks,
     )
 

@@ -146,6 +146,9 @@ WRONG = [
     ({"callbacks": None}, "callbacks=None"),
     ({"callbacks": [lmc.Callback]}, "callbacks="),
     ({"loss": "mse"}, "loss='mse'"),
+    ({"fixed": "no"}, "fixed='no': must be True or False"),
+    ({"background": 0}, "background=0: must be True or False"),
+    ({"resume": "no"}, "resume='no': must be True or False"),
 ]
 
 

@@ -56,6 +56,18 @@ def real(name: str, value: Any, failing: Failing = ArgumentError) -> Any:
     return value
 
 
+def truth(name: str, value: Any) -> bool:
+    """True or False; otherwise raises ArgumentError: of a word such as "no" Python would make True.
+
+    >>> truth("fixed", "no")
+    Traceback (most recent call last):
+    lmc.errors.ArgumentError: fixed='no': must be True or False
+    """
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}={shown(value)}: must be True or False")
+    return value
+
+
 def path(name: str, value: Any) -> Path:
     """A path that can be that of a file or a folder; otherwise raises ArgumentError.
 

@@ -106,7 +106,8 @@ class ClusterSampler:
         check_graph(graph)
         self.clusters: Tensor = rules.cluster_ids(clusters, graph.num_nodes)
         self.parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
-        self._graph, self._fixed, self._seed = graph, fixed, checks.whole_number("seed", seed, 0)
+        self._graph, self._fixed = graph, checks.truth("fixed", fixed)
+        self._seed = checks.whole_number("seed", seed, 0)
         sizes = torch.unique(self.clusters, return_counts=True)[1]
         by_cluster = self.clusters.argsort(stable=True)
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])

@@ -62,6 +62,8 @@ class LMC(HistoryEstimator):
         if not 0 <= checks.real("alpha", self.alpha) <= 1:
             raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1]")
         checks.one_of("score", self.score, Score)
+        for name in ("compensate_forward", "compensate_backward"):
+            checks.truth(name, getattr(self, name))
 
     def remembered(self, model: Model) -> tuple[range, range]:
         """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it.

@@ -67,6 +67,8 @@ class GCN(Model):
     ) -> None:
         norm = norm or "none"
         checks.whole_number("layers", layers, 1, MOST_LAYERS)
+        for name, value in {"residual": residual, "linear_in": linear_in, "linear_out": linear_out}.items():
+            checks.truth(name, value)
         boundaries = layers - (0 if linear_out else 1) + (1 if linear_in else 0)
         widths = _widths(hidden, boundaries)
         encoder: NodeWise = Identity()

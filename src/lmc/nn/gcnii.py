@@ -85,6 +85,8 @@ class GCNII(Model):
             raise ArgumentError(f"alpha={alpha}: must be in [0, 1]")
         if not checks.real("theta", theta) >= 0:
             raise ArgumentError(f"theta={theta}: must be 0 or more")
+        checks.truth("residual", residual)
+        checks.truth("shared_weights", shared_weights)
         norm = norm or "none"
         convolutions: list[Layer] = []
         for place in range(1, layers + 1):

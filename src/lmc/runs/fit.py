@@ -128,7 +128,7 @@ def fit(
         metrics=metrics,
     )
     folder_path = None if out is None else checks.path("out", out)
-    if folder_path is None and resume:
+    if checks.truth("resume", resume) and folder_path is None:
         raise ArgumentError("resume=True: there is no folder to go on from; out= names it")
     kept = None if folder_path is None else RunFolder(folder_path, resume)
     if kept is not None:

@@ -24,7 +24,7 @@ from lmc.runs.description import shapes_of
 from lmc.runs.folder import BEST, CONFIG, METRICS
 from lmc.runs.metrics_file import read_metrics
 from lmc.runs.models import as_model, built, check_model, module_of, resolved
-from lmc.runs.registry import OwnKind, allow_own_model, model_kind
+from lmc.runs.registry import OwnKind, allow_own_model, is_own, model_kind
 from lmc.runs.run import read_tree
 from lmc.runs.sections import Settings, is_in_memory
 from lmc.runs.text_files import in_file
@@ -82,10 +82,13 @@ class Run:
         """With the weights of the best epoch, in evaluation mode; `model.original` is the one of PyG."""
         weights, about = self._kept
         try:
+            self._check_given(about["config"]["model"]["name"])
             model = self._built(weights, about)
             _check_names(model.original, weights)
             model.original.load_state_dict(weights)
             return model.eval()
+        except RunError:
+            raise
         except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
             raise RunError(f"{self.folder / BEST}: not the weights of its run ({one_line(error)})") from None
 
@@ -132,16 +135,26 @@ class Run:
         if isinstance(self.given, nn.Module):
             return as_model(self.given)
         settings = about["config"]["model"]
-        if isinstance(self.given, str) and self.given != settings["name"]:
-            raise ArgumentError(f"its model is {settings['name']!r}, not {self.given!r}")
-        if is_in_memory(settings["name"]):
-            raise ArgumentError(f"its model was {settings['name']}; give it: lmc.load_run(folder, model=...)")
         check_model(settings)
         sizes = (resolved(settings), about["in_features"], about["out_features"])
         if not isinstance(model_kind(settings["name"]), OwnKind):
             with torch.device("meta"):  # no memory for what the file may only promise
                 _check_names(module_of(*sizes), weights)
         return built(*sizes).to(next(value.dtype for value in weights.values() if value.is_floating_point()))
+
+    def _check_given(self, name: object) -> None:
+        """Raise RunError where the model is one that must be given, and is not."""
+        if isinstance(self.given, nn.Module):
+            return
+        if isinstance(self.given, str) and self.given != name:
+            raise RunError(f"{self.folder}: its model is {name!r}, not {self.given!r}")
+        if is_in_memory(name):
+            raise RunError(f"{self.folder}: its model was {name}; give it: lmc.load_run(folder, model=...)")
+        if is_own(name):
+            try:
+                model_kind(name)
+            except ArgumentError as error:  # it is code, which only a call or a command may name
+                raise RunError(f"{self.folder}: {error}") from None
 
 
 def _check_names(module: nn.Module, weights: dict[str, Tensor]) -> None:

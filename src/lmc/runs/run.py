@@ -63,7 +63,9 @@ def read_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Confi
 def read_tree(folder: Path) -> dict[str, Settings]:
     """The settings of a run by section, whether or not text says them all."""
     if not (folder / CONFIG).is_file():
-        raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it)")
+        runs = sorted(f"{file.parent}" for file in folder.glob(f"*/{CONFIG}"))
+        hint = f"; it holds {len(runs)}, {runs[0]} among them" if runs else ""
+        raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it){hint}")
     tree = Config.read(folder / CONFIG)
     with _naming(folder / CONFIG):
         Config.check_sections(tree)

@@ -94,6 +94,8 @@ class TrainingOptions:
         for name in _REAL:
             if not self._is_left_out(name):
                 object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
+        for name in ("fixed", "background"):
+            checks.truth(name, getattr(self, name))
         if self.checkpoint not in ("none", "last"):
             kept = checks.whole_number("checkpoint", self.checkpoint, 1, failing=_no_checkpoint)
             object.__setattr__(self, "checkpoint", kept)

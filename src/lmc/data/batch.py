@@ -27,16 +27,17 @@ class Edges(NamedTuple):
         ends: (2, edges) int64, sources above targets, in the order of the targets.
         weight: (edges,) or None.
         attr: (edges, columns) or None.
+        type: (edges,) int64 or None.
     """
 
     ends: Tensor
     weight: Tensor | None
     attr: Tensor | None
+    type: Tensor | None = None
 
     def where(self, mask: Tensor) -> Edges:
         """Those where `mask` (edges,) is True."""
-        weight, attr = (None if kept is None else kept[mask] for kept in self[1:])
-        return Edges(self.ends[:, mask], weight, attr)
+        return Edges(self.ends[:, mask], *(None if kept is None else kept[mask] for kept in self[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,16 +156,16 @@ class Batch:
 
     def _edges_to(self, rows: Tensor) -> Edges:
         graph, dtype = self.graph, self.graph.x.dtype
-        if graph.edge_attr is None:
+        if graph.edge_attr is None and graph.edge_type is None:
             block = self._localized(graph.adjacency, rows)
-            weight, attr = block.values, None
+            weight, attr, kind = block.values, None, None
         else:
             block = self._localized(graph.numbered_edges, rows)
-            edge = block.values
-            weight = None if graph.edge_weight is None else graph.edge_weight[edge]
-            attr = graph.edge_attr[edge].to(dtype)
+            known = (graph.edge_weight, graph.edge_attr, graph.edge_type)
+            weight, attr, kind = (None if array is None else array[block.values] for array in known)
         index = torch.stack([block.indices, block.row_ids()]).long()
-        return Edges(index, None if weight is None else weight.to(dtype), attr)
+        weight, attr = (None if array is None else array.to(dtype) for array in (weight, attr))
+        return Edges(index, weight, attr, None if kind is None else kind.long())
 
     @cached_property
     def induced(self) -> InducedBatch:
@@ -199,14 +200,13 @@ class Batch:
 
     @cached_property
     def global_degree(self) -> Tensor:
-        """(halo,) how many neighbours each halo node has in the graph, itself not counted."""
-        indptr = self.graph.neighbours.indptr
-        return indptr[self.halo + 1] - indptr[self.halo]
+        """(halo,) how many neighbours each halo node has in the graph: `Graph.degrees`."""
+        return self.graph.degrees[self.halo]
 
     @cached_property
     def local_degree(self) -> Tensor:
         """(halo,) how many of these are in the batch or the halo."""
-        return self._localized(self.graph.neighbours, self.halo).row_lengths()
+        return self._localized(self.graph.neighbours, self.halo).row_counts()
 
     def __repr__(self) -> str:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"

@@ -30,8 +30,8 @@ _cache: WeakKeyDictionary[Graph, dict[tuple[str, str], Any]] = WeakKeyDictionary
 def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     """The normalised adjacency of the whole graph, in the type of its features; computed once.
 
-    - `"gcn"`: D^-1/2 (A + I) D^-1/2, where a self-loop that is there already stands for that of I
-      and D is the sum of a row of A + I;
+    - `"gcn"`: D^-1/2 (A + I) D^-1/2, where a self-loop that is there already (of several, the last) stands
+      for that of I and D is the sum of a row of A + I;
     - `"mean"`: D^-1 A, with D the sum of a row of A;
     - `"sum"`: A;
     - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
@@ -84,7 +84,7 @@ def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency; see `normalize`."""
     checks.one_of("norm", norm, Norm)
     if norm.startswith("plain"):
-        adjacency = CSR(adjacency.indptr, adjacency.indices, None, adjacency.num_cols)
+        adjacency = adjacency.with_values(None)
     if norm in _LOOPS:
         adjacency = _with_self_loops(adjacency, _LOOPS[norm])
     symmetric = norm.startswith("gcn")
@@ -110,11 +110,16 @@ def _ones_like(matrix: CSR) -> Tensor:
 
 
 def _with_self_loops(a: CSR, weight: float) -> CSR:
-    """A with a diagonal entry of this weight in every row that has none, columns kept in order."""
+    """A with one diagonal entry in every row: the last that it has, or of this weight; columns kept in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)
+    loops = a.indices == rows
     lacks = torch.ones(a.shape[0], dtype=index)
-    lacks[rows[a.indices == rows]] = 0
+    lacks[rows[loops]] = 0
+    if int(loops.sum()) > a.shape[0] - int(lacks.sum()):  # some row has several, one after the other
+        loops[:-1] &= loops[1:] & (rows[:-1] == rows[1:])
+        loops[-1] = False
+        return _with_self_loops(a.keep(~loops), weight)
     added_before = torch.zeros(a.shape[0] + 1, dtype=index)
     torch.cumsum(lacks, 0, out=added_before[1:])
     indptr = a.indptr + added_before

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lmc.data.graph import Graph
 
-OF_EDGES = ("edge_weight", "edge_attr")
+OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 OF_NODES = ("x", "y", *MASKS)
 
 

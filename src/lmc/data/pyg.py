@@ -101,9 +101,9 @@ def _edges(data: Data, name: str) -> dict[str, Tensor]:
 def _entries(matrix: Any, name: str) -> tuple[Tensor, Tensor, Tensor | None]:
     """Rows, columns and values of a sparse tensor of torch, or of `torch_sparse.SparseTensor`."""
     if isinstance(matrix, Tensor) and matrix.layout != torch.strided:
-        entries = matrix.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        row, column = entries.indices()
-        return row, column, _unless_ones(entries.values())
+        entries = matrix.detach().cpu().to_sparse_coo()  # type: ignore[no-untyped-call]
+        row, column = entries._indices()  # those of a tensor that is not coalesced are messages each
+        return row, column, _unless_ones(entries._values())
     if hasattr(matrix, "coo"):
         row, column, value = matrix.coo()
         return row, column, value

@@ -13,6 +13,7 @@ from torch import Tensor
 from lmc import kernels
 from lmc.data import rules
 from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
+from lmc.data.typed_adjacency import TYPED, typed_adjacency
 from lmc.errors import ArgumentError
 from lmc.sparse import CSR
 
@@ -106,7 +107,10 @@ class Batch:
     # -- messages: each block is built when first asked for, then kept ----------------------------
 
     def block(self, norm: Norm = "gcn") -> CSR:
-        """(batch, batch + halo): what the batch receives; whole rows of `lmc.normalize(graph, norm)`."""
+        """(batch, batch + halo): what the batch receives; whole rows of `lmc.normalize(graph, norm)`.
+
+        As it, stacked where there is a row for each node and type of edges; so are the blocks below.
+        """
         return self._rows_of("nodes", normalize(self.graph, norm))
 
     def halo_block(self, norm: Norm = "gcn") -> CSR:
@@ -129,9 +133,14 @@ class Batch:
         return self._built[key]
 
     def _renormalized(self, norm: Norm) -> CSR:
-        received = self._localized(self.graph.adjacency, self.nodes)
-        inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes)
-        return normalized(inside.ordered(), norm, self.graph.x.dtype)
+        graph, typed = self.graph, norm in TYPED
+        received = self._localized(graph.numbered_edges if typed else graph.adjacency, self.nodes)
+        inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes).ordered()
+        if not typed:
+            return normalized(inside, norm, graph.x.dtype)
+        types = graph.num_edge_types
+        assert graph.edge_type is not None  # which the line above refuses
+        return typed_adjacency(inside, graph.edge_type[inside.values], types, norm, graph.x.dtype)
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
@@ -180,11 +189,13 @@ class Batch:
         return self._built[matrix, which]
 
     def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
-        """These rows of a matrix, with the entries whose column is a local row, under its local number."""
+        """The rows of these nodes of a matrix, with the entries whose column is a local row, under its local number."""
         localize = kernels.kernels_for().localize
         given = (matrix.indptr, matrix.indices, matrix.values)
+        if matrix.stacked > 1:
+            rows = (rows[:, None] * matrix.stacked + torch.arange(matrix.stacked)).flatten()
         indptr, indices, values = localize(*given, rows, self.members)
-        return CSR(indptr, indices, values, len(self.members))
+        return CSR(indptr, indices, values, len(self.members), matrix.stacked)
 
     # -- what is known of its nodes --------------------------------------------------------------
 

@@ -11,13 +11,15 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.given import check_graph
+from lmc.data.typed_adjacency import TYPED, TypedNorm, typed_adjacency
 from lmc.errors import GraphError
 from lmc.sparse import CSR, index_dtype
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
 
-Norm = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+AnyEdges = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+Norm = Literal[AnyEdges, TypedNorm]
 
 # What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
 _LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
@@ -35,7 +37,8 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     - `"mean"`: D^-1 A, with D the sum of a row of A;
     - `"sum"`: A;
     - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
-    - `"plain mean"`, `"plain sum"`: as if every weight were one.
+    - `"plain mean"`, `"plain sum"`: as if every weight were one;
+    - `"typed mean"`, `"typed sum"`: the same for each type of edges, stacked; see `typed_adjacency`.
 
     A row or column whose sum is zero becomes zero.
 
@@ -45,7 +48,7 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     [[0.5, 0.5], [0.5, 0.5]]
     """
     check_graph(graph)
-    return _once(graph, norm, "matrix", lambda: normalized(graph.adjacency, norm, graph.x.dtype))
+    return _once(graph, norm, "matrix", lambda: _normalized_graph(graph, norm))
 
 
 def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -80,8 +83,16 @@ def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> K
     return result
 
 
+def _normalized_graph(graph: Graph, norm: Norm) -> CSR:
+    if norm in TYPED:
+        types = graph.num_edge_types
+        assert graph.edge_type is not None  # which the line above refuses
+        return typed_adjacency(graph.adjacency, graph.edge_type, types, norm, graph.x.dtype)
+    return normalized(graph.adjacency, norm, graph.x.dtype)
+
+
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
-    """The normalised form of any square adjacency; see `normalize`."""
+    """The normalised form of any square adjacency, but by types; see `normalize`."""
     checks.one_of("norm", norm, Norm)
     if norm.startswith("plain"):
         adjacency = adjacency.with_values(None)

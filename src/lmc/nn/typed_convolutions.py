@@ -1,0 +1,68 @@
+"""PyG's RGCNConv with a linear aggregation, cut where it ends; what all convolutions of typed edges ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lmc.errors import ArgumentError
+from lmc.nn.model import LinearLayer
+from lmc.nn.node_wise import NodeWise
+
+if TYPE_CHECKING:
+    from lmc.data.graph import Graph
+
+
+class RGCNConvLayer(LinearLayer):
+    """z = A₁ h W₁ + A₂ h W₂ + .. + h U + b, with Aₜ the mean or the sum over edges of type t.
+
+    RGCNConv and FastRGCNConv alike. The Aₜ are one stacked matrix, so that what is received is Aₜ h for every
+    type, side by side; edge weights are not read.
+    """
+
+    def __init__(self, conv: Any, message: NodeWise) -> None:
+        super().__init__()
+        self.message, self.conv = message, conv
+        self.aggregation = "typed mean" if conv.aggr == "mean" else "typed sum"
+
+    def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
+        """(rows, types * in) and (rows, in) to (rows, out)."""
+        conv, weight = self.conv, self._weight()
+        _, blocks, width, _ = weight.shape
+        received = aggregated.view(len(aggregated), -1, blocks, width)
+        z = torch.einsum("ntbi,tbio->nbo", received, weight[: received.shape[1]]).flatten(1)
+        z = z if conv.root is None else z + own @ conv.root
+        return z if conv.bias is None else z + conv.bias
+
+    def returned(self, arriving: Tensor, by_update: Callable[[Tensor], Tensor]) -> Tensor:
+        """(rows, in) of (rows, types * out) what comes back along edges of each type: each by its own weight."""
+        weight = self._weight().detach()
+        _, blocks, _, width = weight.shape
+        of_type = arriving.view(len(arriving), -1, blocks, width)
+        return torch.einsum("ntbo,tbio->nbi", of_type, weight[: of_type.shape[1]]).flatten(1)
+
+    def _weight(self) -> Tensor:
+        """(relations, blocks, in / blocks, out / blocks) of which a relation's matrix is made."""
+        conv = self.conv
+        if conv.num_blocks is not None:
+            weight: Tensor = conv.weight
+            return weight
+        if conv.num_bases is not None:
+            return torch.tensordot(conv.comp, conv.weight, dims=1)[:, None]
+        return conv.weight[:, None]  # type: ignore[no-any-return]
+
+    def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
+        """(1, out) of a node that is its only neighbour, by every type."""
+        check_types(self.conv, graph)
+        return self.update(message.repeat(1, graph.num_edge_types), message, initial)
+
+
+def check_types(conv: Any, graph: Graph) -> None:
+    """Raise GraphError where edges have no type, ArgumentError where they have more than the convolution."""
+    relations = conv.num_relations
+    if graph.num_edge_types > relations:
+        found = f"edge_type of the graph goes up to {graph.num_edge_types - 1}"
+        raise ArgumentError(f"{type(conv).__name__}: has num_relations={relations}; {found}")

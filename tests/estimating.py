@@ -86,7 +86,8 @@ def gradient(estimator, batch):
     """The estimate by name, through the public way: `.grad` after `backward`."""
     estimator.model.zero_grad()
     loss = estimator.backward(batch)
-    return loss, {name: p.grad.clone() for name, p in estimator.model.named_parameters()}
+    named = estimator.model.named_parameters()
+    return loss, {name: p.grad.clone() for name, p in named if p.requires_grad}
 
 
 def full_gradient(model, graph, **options):

@@ -102,8 +102,8 @@ def in_both_directions(
     source, target, given = source[order], target[order], given[order]
     edges, back = source * num_nodes + target, target * num_nodes + source
     turn = np.arange(len(edges)) - np.searchsorted(edges, edges)  # 0 for the first of equals
-    reverse = (np.searchsorted(edges, back) + turn).clip(max=max(len(edges) - 1, 0))
-    has_reverse = edges[reverse] == back
+    has_reverse = turn < np.searchsorted(edges, back, "right") - np.searchsorted(edges, back)
+    reverse = np.where(has_reverse, np.searchsorted(edges, back) + turn, 0)
     given = np.where(has_reverse, np.maximum(given, given[reverse]), given)
     ends = np.concatenate([source, target[~has_reverse]]), np.concatenate([target, source[~has_reverse]])
     return *ends, None if weight is None else np.concatenate([given, given[~has_reverse]])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks
-from lmc.data import from_dgl, from_networkx, rules, storage
+from lmc.data import from_dgl, from_networkx, hetero, rules, storage
 from lmc.data.batch import Batch
 from lmc.data.edges import GivenEdges, GraphEdges, in_either_direction
 from lmc.data.made_features import Made, made_features
@@ -24,7 +24,7 @@ from lmc.errors import ArgumentError, GraphError
 from lmc.sparse import CSR
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
 class Graph:
@@ -161,20 +161,28 @@ class Graph:
     @classmethod
     def from_pyg(
         cls,
-        data: Data,
+        data: Data | HeteroData,
         *,
         split: int | None = None,
         split_idx: Mapping[str, Any] | None = None,
+        by_type: bool = False,
         task: rules.Task | None = None,
         num_classes: int | None = None,
     ) -> Graph:
-        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, edge_weight, edge_attr, masks, id.
+        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, edge_weight, edge_attr, edge_type, masks, id.
+
+        Of a `HeteroData` too: its nodes are numbered through its types, in its order, and are called
+        `type:number`; `edge_type` is the place of their type in `data.edge_types`. Nodes of a type without
+        labels are unlabelled.
 
         Args:
             data: the graph; it needs neither labels nor masks.
             split: which column of (nodes, k) masks is taken; None takes the first, with a warning.
             split_idx: node numbers under `"train"`, `"valid"` and `"test"` instead of masks, as from
                 OGB's `get_idx_split()`; `data.train_idx` and the like are found without it.
+            by_type: of a `HeteroData`: whether each type of nodes has columns of its own in the features, with
+                ones in the first of them and the features of the type, if any, in the rest. A `Linear` is
+                then an encoder per type. Without it, all types must have as many features.
             task: the labels' kind; None takes it from their type and shape.
             num_classes: None for as many as occur.
 
@@ -186,7 +194,10 @@ class Graph:
         >>> Graph.from_pyg(data, split_idx={"train": [0], "test": [1]}).test_mask
         tensor([False,  True])
         """
-        given = union([data], None, [""], split_idx)
+        if hasattr(data, "node_types") and hasattr(data, "metadata"):
+            given = hetero.arguments(data, split_idx, by_type)
+        else:
+            given = union([data], None, [""], split_idx)
         return cls(**given, split=split, task=task, num_classes=num_classes)
 
     @classmethod

@@ -31,8 +31,7 @@ class RGCNConvLayer(LinearLayer):
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, types * in) and (rows, in) to (rows, out)."""
         conv, weight = self.conv, self._weight()
-        _, blocks, width, _ = weight.shape
-        received = aggregated.view(len(aggregated), -1, blocks, width)
+        received = _by_type(aggregated, *weight.shape[1:3])
         z = torch.einsum("ntbi,tbio->nbo", received, weight[: received.shape[1]]).flatten(1)
         z = z if conv.root is None else z + own @ conv.root
         return z if conv.bias is None else z + conv.bias
@@ -40,8 +39,7 @@ class RGCNConvLayer(LinearLayer):
     def returned(self, arriving: Tensor, by_update: Callable[[Tensor], Tensor]) -> Tensor:
         """(rows, in) of (rows, types * out) what comes back along edges of each type: each by its own weight."""
         weight = self._weight().detach()
-        _, blocks, _, width = weight.shape
-        of_type = arriving.view(len(arriving), -1, blocks, width)
+        of_type = _by_type(arriving, weight.shape[1], weight.shape[3])
         return torch.einsum("ntbo,tbio->nbi", of_type, weight[: of_type.shape[1]]).flatten(1)
 
     def _weight(self) -> Tensor:
@@ -58,6 +56,11 @@ class RGCNConvLayer(LinearLayer):
         """(1, out) of a node that is its only neighbour, by every type."""
         check_types(self.conv, graph)
         return self.update(message.repeat(1, graph.num_edge_types), message, initial)
+
+
+def _by_type(rows: Tensor, blocks: int, width: int) -> Tensor:
+    """(rows, types, blocks, width) of what stands side by side."""
+    return rows.view(len(rows), rows.shape[1] // (blocks * width), blocks, width)
 
 
 def check_types(conv: Any, graph: Graph) -> None:

@@ -22,7 +22,7 @@ from lmc.training.state_check import fingerprint
 
 
 def multigraph(kind, nodes=24, seed=0):
-    """PyG's data in no order: many edges twice or more, self-loops too; weights and features of each its own."""
+    """PyG's data in no order: many edges twice or more, self-loops too, each with its own weight."""
     rng = np.random.default_rng(seed)
     ends = rng.integers(0, nodes - 1, (2, 3 * nodes))  # the last node has no edges
     loops = np.tile(rng.integers(0, nodes - 1, 5), (2, 1))

@@ -1,5 +1,7 @@
 """Edges with types: RGCNConv, FastRGCNConv and RGATConv against PyG, and graphs of several types of nodes."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -16,7 +18,7 @@ TYPES = 4
 
 
 def typed(kind, seed=1):
-    """With a type of which there is no edge, edges of several types between two nodes, and features of edges."""
+    """With a type of which there is no edge, and edges of several types between two nodes."""
     data = multigraph(kind)
     generator = torch.Generator().manual_seed(seed)
     data.edge_type = torch.tensor([0, 1, 3])[torch.randint(0, 3, (data.num_edges,), generator=generator)]
@@ -53,7 +55,7 @@ IN_THE_TABLE = ("RGCNConv", "RGCNConv, sum", "FastRGCNConv", "RGCNConv, max", "R
 def model_of(kind, depth=2, seed=0):
     torch.manual_seed(seed)
     sizes = [5, *[6] * (depth - 1), 3]
-    convs = [EVERY[kind](*pair).double() for pair in zip(sizes, sizes[1:], strict=False)]
+    convs = [EVERY[kind](*pair).double() for pair in pairwise(sizes)]
     for conv in convs:
         for parameter in conv.parameters():
             parameter.data += 0.3 * torch.randn(parameter.shape) if parameter.ndim == 1 else 0
@@ -165,7 +167,9 @@ def test_what_is_wrong_is_one_line():
         many = lmc.Graph.from_pyg(typed("directed"))
         many.edge_type = many.edge_type + 3
         many = lmc.Graph.from_pyg(many.to_pyg())
-        with pytest.raises(lmc.ArgumentError, match=r"^RG\w+: has num_relations=4; edge_type of the graph goes up to 6"):
+        with pytest.raises(
+            lmc.ArgumentError, match=r"^RG\w+: has num_relations=4; edge_type of the graph goes up to 6"
+        ):
             lmc.predict(many, model_of(kind)[0])
     with pytest.raises(lmc.ArgumentError, match=r"FastRGCNConv\): aggr='max'; PyG's takes 'mean' and 'add'"):
         lmc.GNN([FastRGCNConv(5, 3, TYPES, aggr="max")])
@@ -231,7 +235,9 @@ def test_mistakes_in_several_types_are_one_line():
         lmc.Graph.from_pyg(outside)
     short = library()
     short["paper"].y = torch.tensor([0, 1])
-    with pytest.raises(lmc.GraphError, match=r"^paper\.y has shape \(2,\): must be 6 long, one per node of this"):
+    with pytest.raises(
+        lmc.GraphError, match=r"^paper\.y has shape \(2,\): must be 6 long, one per node of this"
+    ):
         lmc.Graph.from_pyg(short)
 
 

@@ -101,7 +101,9 @@ class CSR:
 
     def ordered(self) -> CSR:
         """The same entries with the columns of every row in order; repeated ones stay as they follow."""
-        matrix = self.to_scipy().tocsc().tocsr()  # two counting sorts, each of which keeps the order of equals
+        matrix = (
+            self.to_scipy().tocsc().tocsr()
+        )  # two counting sorts, each of which keeps the order of equals
         return replace(_of_scipy(matrix, unweighted=self.values is None), stacked=self.stacked)
 
     def without_diagonal(self) -> CSR:
@@ -121,7 +123,7 @@ class CSR:
         return self.row_lengths() if self.values is None else self.row_sums().to(self.indptr.dtype)
 
     def transpose(self) -> CSR:
-        """The transposed matrix, of each of the stacked ones; the same object where it is equal (and in order).
+        """The transposed matrix, of each stacked one; the same object where it is equal (and in order).
 
         Columns are in order, and repeated ones follow as they do here.
         """
@@ -209,8 +211,8 @@ class CSR:
         _, by_column = _counting_sort(column, shape[1])
         indptr, by_row = _counting_sort(row[by_column], shape[0])
         number, index = by_column[by_row], index_dtype(max(len(row), *shape))
-        arrays = (torch.from_numpy(each).to(index) for each in (indptr, column[number]))
-        return CSR(*arrays, torch.from_numpy(number), shape[1])
+        starts, columns = (torch.from_numpy(each).to(index) for each in (indptr, column[number]))
+        return CSR(starts, columns, torch.from_numpy(number), shape[1])
 
 
 def _of_scipy(csr: sparse.csr_array, *, unweighted: bool) -> CSR:
@@ -224,7 +226,7 @@ def _of_scipy(csr: sparse.csr_array, *, unweighted: bool) -> CSR:
 
 
 def _counting_sort(keys: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(count + 1,) where each key from 0 to count - 1 begins, and (keys,) their places in that order; stable."""
+    """(count + 1,) where each key below `count` begins, and (keys,) their places in that order; stable."""
     index = np.int32 if max(len(keys), count) <= np.iinfo(np.int32).max else np.int64
     one_in_each_row = (np.ones(len(keys), np.int8), keys.astype(index), np.arange(len(keys) + 1, dtype=index))
     columns = sparse.csr_array(one_in_each_row, shape=(len(keys), count)).tocsc()

@@ -85,8 +85,9 @@ def _metis(graph: Graph, parts: int, seed: int) -> NDArray[np.int64]:
         neighbours.indices.numpy().astype(dtype, copy=False),
     )
     options = pymetis.Options(seed=seed % 2**31)
-    weighted = {} if neighbours.values is None else {"eweights": neighbours.values.numpy().astype(dtype)}
-    return np.asarray(pymetis.part_graph(parts, adjacency, options=options, **weighted).vertex_part)
+    counts = None if neighbours.values is None else neighbours.values.numpy().astype(dtype)
+    found = pymetis.part_graph(parts, adjacency, eweights=counts, options=options)
+    return np.asarray(found.vertex_part)
 
 
 def _has_metis() -> bool:

@@ -189,7 +189,7 @@ class Batch:
         return self._built[matrix, which]
 
     def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
-        """The rows of these nodes of a matrix, with the entries whose column is a local row, under its local number."""
+        """Rows of these nodes, with the entries whose column is a local row, under its local number."""
         localize = kernels.kernels_for().localize
         given = (matrix.indptr, matrix.indices, matrix.values)
         if matrix.stacked > 1:

@@ -67,7 +67,7 @@ class GivenEdges(NamedTuple):
 
 
 def counted(matrix: CSR) -> CSR:
-    """The matrix of how often each entry of an ordered one is there; without values where none is repeated."""
+    """How often each entry of an ordered matrix is there; without values where none is repeated."""
     pattern = matrix.with_values(None)
     return pattern if pattern.is_canonical() else CSR.from_scipy(pattern.to_scipy())
 

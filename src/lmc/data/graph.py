@@ -169,9 +169,9 @@ class Graph:
         task: rules.Task | None = None,
         num_classes: int | None = None,
     ) -> Graph:
-        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, edge_weight, edge_attr, edge_type, masks, id.
+        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, masks, id, and what edges have.
 
-        Of a `HeteroData` too: its nodes are numbered through its types, in its order, and are called
+        That is edge_weight, edge_attr and edge_type. Of a `HeteroData` too: its nodes are numbered through its types, in its order, and are called
         `type:number`; `edge_type` is the place of their type in `data.edge_types`. Nodes of a type without
         labels are unlabelled.
 
@@ -180,9 +180,9 @@ class Graph:
             split: which column of (nodes, k) masks is taken; None takes the first, with a warning.
             split_idx: node numbers under `"train"`, `"valid"` and `"test"` instead of masks, as from
                 OGB's `get_idx_split()`; `data.train_idx` and the like are found without it.
-            by_type: of a `HeteroData`: whether each type of nodes has columns of its own in the features, with
-                ones in the first of them and the features of the type, if any, in the rest. A `Linear` is
-                then an encoder per type. Without it, all types must have as many features.
+            by_type: of a `HeteroData`: whether each type of nodes has columns of its own in the features,
+                with ones in the first of them and the features of the type, if any, in the rest. A `Linear`
+                is then an encoder per type. Without it, all types must have as many features.
             task: the labels' kind; None takes it from their type and shape.
             num_classes: None for as many as occur.
 
@@ -231,7 +231,7 @@ class Graph:
         return cls(**union(graphs, roles, names), split=split, task=task, num_classes=num_classes)
 
     def to_pyg(self) -> Data:
-        """`torch_geometric.data.Data` with the edges in the order of targets, then of sources; the rest as it is."""
+        """`torch_geometric.data.Data`, edges in the order of targets, then sources; the rest as it is."""
         return to_data(self)
 
     # -- other libraries -------------------------------------------------------------------------

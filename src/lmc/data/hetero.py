@@ -1,4 +1,4 @@
-"""From PyG's `HeteroData` to the arrays of one graph: nodes of all types in one id space, edges with their type."""
+"""From PyG's `HeteroData` to one graph: nodes of all types in one id space, edges with their type."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def arguments(
     sizes = {kind: _size(store, kind) for kind, store in kinds.items()}
     start = dict(zip(kinds, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     own = {kind: _labels_and_split(store, kind, sizes[kind], split_idx) for kind, store in kinds.items()}
-    features = {
-        kind: rules.dense(f"{kind}.x", store.x) for kind, store in kinds.items() if "x" in store
-    }
+    features = {kind: rules.dense(f"{kind}.x", store.x) for kind, store in kinds.items() if "x" in store}
     return {
         **_edges(data, sizes, start),
         "x": _beside(features, sizes) if by_type else _above(features, sizes),
@@ -96,16 +94,14 @@ def _above(features: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Tensor |
 
 
 def _beside(features: Mapping[str, Tensor], sizes: Mapping[str, int]) -> Tensor:
-    """(nodes, all features and types) the columns of each type beside those of the others, and zero elsewhere.
-
-    The first column of a type is one.
-    """
+    """(nodes, all features and types) each type in columns of its own, zero elsewhere; one in the first."""
     own = {kind: torch.ones(nodes, 1) for kind, nodes in sizes.items()}
     own |= {kind: torch.cat([own[kind].to(x), x], dim=1) for kind, x in features.items()}
     width = sum(x.shape[1] for x in own.values())
     dtype = torch.float64 if any(x.dtype == torch.float64 for x in own.values()) else torch.float32
     rules.fits_dense("x, side by side", (sum(sizes.values()), width), dtype.itemsize)
-    return torch.block_diag(*own.values()).to(dtype)
+    beside: Tensor = torch.block_diag(*own.values())  # type: ignore[no-untyped-call]
+    return beside.to(dtype)
 
 
 def _labels(own: Mapping[str, Mapping[str, Tensor]], sizes: Mapping[str, int]) -> Tensor | None:

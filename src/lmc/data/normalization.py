@@ -121,7 +121,7 @@ def _ones_like(matrix: CSR) -> Tensor:
 
 
 def _with_self_loops(a: CSR, weight: float) -> CSR:
-    """A with one diagonal entry in every row: the last that it has, or of this weight; columns kept in order."""
+    """A with one diagonal entry in every row: its last, or of this weight; columns kept in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)
     loops = a.indices == rows

@@ -14,9 +14,7 @@ TypedNorm = Literal["typed mean", "typed sum"]
 TYPED = get_args(TypedNorm)
 
 
-def typed_adjacency(
-    adjacency: CSR, edge_type: Tensor, num_types: int, norm: str, dtype: torch.dtype
-) -> CSR:
+def typed_adjacency(adjacency: CSR, edge_type: Tensor, num_types: int, norm: str, dtype: torch.dtype) -> CSR:
     """(nodes * types, nodes), row i * types + t: what node i receives along edges of type t; stacked.
 
     Every message weighs one, or one over how many of its type its target receives.

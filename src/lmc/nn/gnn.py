@@ -259,7 +259,9 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
     if type(conv) in (RGCNConv, FastRGCNConv) and linear:
         return RGCNConvLayer(conv, message), []
     if type(conv) is FastRGCNConv:
-        raise ArgumentError(f"{title}: aggr={conv.aggr!r}; PyG's takes 'mean' and 'add', RGCNConv takes others")
+        raise ArgumentError(
+            f"{title}: aggr={conv.aggr!r}; PyG's takes 'mean' and 'add', RGCNConv takes others"
+        )
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer

@@ -1,4 +1,4 @@
-"""PyG's RGCNConv with a linear aggregation, cut where it ends; what all convolutions of typed edges ask for."""
+"""Convolutions of typed edges: RGCNConv with a linear aggregation, cut where it ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RGCNConvLayer(LinearLayer):
         return z if conv.bias is None else z + conv.bias
 
     def returned(self, arriving: Tensor, by_update: Callable[[Tensor], Tensor]) -> Tensor:
-        """(rows, in) of (rows, types * out) what comes back along edges of each type: each by its own weight."""
+        """(rows, in) of (rows, types * out), what comes back by each type: each by its own weight."""
         weight = self._weight().detach()
         of_type = _by_type(arriving, weight.shape[1], weight.shape[3])
         return torch.einsum("ntbo,tbio->nbi", of_type, weight[: of_type.shape[1]]).flatten(1)
@@ -45,12 +45,12 @@ class RGCNConvLayer(LinearLayer):
     def _weight(self) -> Tensor:
         """(relations, blocks, in / blocks, out / blocks) of which a relation's matrix is made."""
         conv = self.conv
+        weight: Tensor = conv.weight
         if conv.num_blocks is not None:
-            weight: Tensor = conv.weight
             return weight
         if conv.num_bases is not None:
-            return torch.tensordot(conv.comp, conv.weight, dims=1)[:, None]
-        return conv.weight[:, None]  # type: ignore[no-any-return]
+            weight = torch.tensordot(conv.comp, weight, dims=1)
+        return weight[:, None]
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour, by every type."""

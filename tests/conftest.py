@@ -65,3 +65,19 @@ def real():
         return _loaded[name]
 
     return load
+
+
+@pytest.fixture(scope="session")
+def narrow():
+    """A function that gives Cora with features of 32 columns, for layers that work on edges."""
+    made = []
+
+    def load(cora):
+        if not made:
+            torch.manual_seed(0)
+            x = cora.x @ torch.pca_lowrank(cora.x, q=32, center=False)[2]
+            ends, masks = cora.to_pyg().edge_index, (cora.train_mask, cora.val_mask, cora.test_mask)
+            made.append(lmc.Graph(ends, x / x.std(), cora.y, *masks))
+        return made[0]
+
+    return load

@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from scipy import sparse
 
 import lmc
 
@@ -17,6 +18,7 @@ def graph_of(kind, seed=0, nodes=36, features=5, classes=3, task="multiclass", d
         first = np.unique(np.sort(ends, axis=0), axis=1)
         weight = weight[: first.shape[1]]
         ends, weight = np.concatenate([first, first[::-1]], 1), np.concatenate([weight, weight])
+    ends, weight = merged(ends, weight if "weighted" in kind else np.ones(ends.shape[1], np.float32))
     labels = {
         "multiclass": rng.integers(0, classes, nodes),
         "multilabel": rng.integers(0, 2, (nodes, classes)).astype(float),
@@ -30,10 +32,16 @@ def graph_of(kind, seed=0, nodes=36, features=5, classes=3, task="multiclass", d
         labels,
         role < 2,
         role == 2,
-        edge_weight=weight if "weighted" in kind else None,
+        edge_weight=weight if "weighted" in kind or (weight > 1).any() else None,
         task=task,
         num_classes=classes,
     )
+
+
+def merged(ends, weight):
+    """Every edge once, the weights of its repetitions added up."""
+    one = sparse.coo_array((weight, ends[::-1]), shape=2 * [int(ends.max()) + 1]).tocsr().tocoo()
+    return np.stack(one.coords[::-1]), one.data
 
 
 def gcn(depth, seed=0, dtype=torch.float64, **options):
@@ -78,7 +86,8 @@ def gradient(estimator, batch):
     """The estimate by name, through the public way: `.grad` after `backward`."""
     estimator.model.zero_grad()
     loss = estimator.backward(batch)
-    return loss, {name: p.grad.clone() for name, p in estimator.model.named_parameters()}
+    named = estimator.model.named_parameters()
+    return loss, {name: p.grad.clone() for name, p in named if p.requires_grad}
 
 
 def full_gradient(model, graph, **options):

@@ -15,9 +15,28 @@ class Example:
 
     graph: lmc.Graph
     dense: np.ndarray  # (nodes, nodes), [target, source]: summed weights
-    pattern: np.ndarray  # (nodes, nodes) bool: where there is an edge
+    count: np.ndarray  # (nodes, nodes), [target, source]: how many edges there are
+    loop: np.ndarray  # (nodes,) the weight of the last self-loop; 1 where there is none
     edges: list  # (source, target), as given
     weights: list | None
+
+    @property
+    def pattern(self):
+        """(nodes, nodes) bool: where there is an edge."""
+        return self.count > 0
+
+    @property
+    def is_symmetric(self):
+        """Whether as many edges with the same weights, in the same order, go there and back."""
+        lists = {}
+        for edge, weight in zip(self.edges, self.weights or [1.0] * len(self.edges), strict=True):
+            lists.setdefault(edge, []).append(weight)
+        return all(lists.get((j, i)) == weights for (i, j), weights in lists.items())
+
+    @property
+    def neighbours(self):
+        """(nodes, nodes) how often two nodes are neighbours."""
+        return np.maximum(self.count, self.count.T) * ~np.eye(len(self.count), dtype=bool)
 
 
 @st.composite
@@ -36,10 +55,12 @@ def graphs(draw, max_nodes=12):
         both = [(e, w) for e, w in zip(edges, weights, strict=True)]
         both += [((j, i), w) for (i, j), w in both if i != j]
         edges, weights = [e for e, _ in both], [w for _, w in both]
-    dense, pattern = np.zeros((n, n)), np.zeros((n, n), dtype=bool)
+    dense, count, loop = np.zeros((n, n)), np.zeros((n, n), dtype=int), np.ones(n)
     for (source, target), weight in zip(edges, weights, strict=True):
         dense[target, source] += weight
-        pattern[target, source] = True
+        count[target, source] += 1
+        if source == target:
+            loop[source] = weight
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     role = torch.randint(0, 4, (n,), generator=generator)
     role[draw(node)] = 0
@@ -53,7 +74,7 @@ def graphs(draw, max_nodes=12):
         np.array(weights) if is_weighted else None,
         num_classes=3,
     )
-    return Example(graph, dense, pattern, edges, weights if is_weighted else None)
+    return Example(graph, dense, count, loop, edges, weights if is_weighted else None)
 
 
 def clusterings(example, max_clusters=5):

@@ -63,14 +63,14 @@ def test_blocks_are_built_once_and_shared_where_symmetric(case):
 def test_renormalized_is_the_subgraph_alone(norm, case):
     example, batch, _ = case
     inside = np.ix_(batch.nodes.numpy(), batch.nodes.numpy())
-    subgraph = SimpleNamespace(dense=example.dense[inside], pattern=example.pattern[inside])
+    subgraph = SimpleNamespace(dense=example.dense[inside], loop=example.loop[batch.nodes.numpy()])
     assert close(batch.renormalized(norm), dense_norm(subgraph, norm))
 
 
 @given(batched())
 def test_degrees_of_the_halo_equal_a_count_by_hand(case):
     example, batch, _ = case
-    either = (example.pattern | example.pattern.T) & ~np.eye(example.graph.num_nodes, dtype=bool)
+    either = example.neighbours
     halo = batch.halo.numpy()
     assert batch.global_degree.tolist() == either[halo].sum(1).tolist()
     within = either[np.ix_(halo, batch.members.numpy())]

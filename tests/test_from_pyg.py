@@ -234,22 +234,6 @@ SLOWER = {"lr": 3e-3, "epochs": 70, "weight_decay": 5e-4}
 SETTINGS = {"GIN": SLOWER, "PNA": SLOWER, "EdgeCNN": {"lr": 5e-3, "epochs": 50, "weight_decay": 5e-3}}
 
 
-@pytest.fixture(scope="module")
-def narrow():
-    """A function that gives Cora with features of 32 columns, for layers that work on edges."""
-    made = []
-
-    def load(cora):
-        if not made:
-            torch.manual_seed(0)
-            x = cora.x @ torch.pca_lowrank(cora.x, q=32, center=False)[2]
-            ends, masks = cora.to_pyg().edge_index, (cora.train_mask, cora.val_mask, cora.test_mask)
-            made.append(lmc.Graph(ends, x / x.std(), cora.y, *masks))
-        return made[0]
-
-    return load
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["GCN", "SAGE mean", *(pytest.param(k, marks=pytest.mark.long) for k in REST)]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
@@ -14,7 +14,7 @@ def dense_norm(example, norm):
     """The three formulas, dense."""
     a = example.dense.copy()
     if norm == "gcn":
-        a += np.diag(np.where(np.diag(example.pattern), 0.0, 1.0))
+        np.fill_diagonal(a, example.loop)
     if norm == "sum":
         return a
     degree = a.sum(axis=1)
@@ -29,7 +29,7 @@ def dense_norm(example, norm):
 def test_every_norm_equals_its_formula(norm, example):
     matrix = lmc.normalize(example.graph, norm)
     assert matrix.values.dtype == torch.float64
-    assert matrix.is_canonical()
+    assert matrix.is_ordered()
     assert np.allclose(matrix.to_dense().numpy(), dense_norm(example, norm), rtol=1e-14, atol=0)
     transposed = normalize_transposed(example.graph, norm)
     assert torch.equal(transposed.to_dense(), matrix.to_dense().T)
@@ -39,9 +39,7 @@ def test_every_norm_equals_its_formula(norm, example):
 
 @given(example=graphs())
 def test_gcn_equals_pyg(example):
-    """On the edges as they were given, repeated ones included; of repeated self-loops PyG keeps one."""
-    loops = [e for e in example.edges if e[0] == e[1]]
-    assume(len(loops) == len(set(loops)))
+    """On the edges as they were given, repeated ones included; of repeated self-loops PyG keeps the last."""
     data = Data(edge_index=torch.tensor(example.edges, dtype=torch.long).reshape(-1, 2).T)
     if example.weights is not None:
         data.edge_weight = torch.tensor(example.weights, dtype=torch.float64)
@@ -50,7 +48,7 @@ def test_gcn_equals_pyg(example):
     )
     dense = torch.zeros(2 * [example.graph.num_nodes], dtype=torch.float64)
     dense.index_put_((index[1], index[0]), weight.double(), accumulate=True)
-    assert torch.allclose(lmc.normalize(example.graph).to_dense(), dense, rtol=1e-6, atol=0)
+    assert torch.allclose(lmc.normalize(example.graph).to_dense(), dense, rtol=1e-14, atol=0)
 
 
 def test_a_normalised_adjacency_is_computed_once():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
@@ -29,25 +31,30 @@ with warnings.catch_warnings():
 class CSR:
     """A sparse matrix in compressed rows.
 
-    Row `i` has the columns `indices[indptr[i]:indptr[i + 1]]`, with the values at the same places.
+    Row `i` has the columns `indices[indptr[i]:indptr[i + 1]]`, with the values at the same places. A column
+    that is repeated in a row is an entry each time; as a matrix, their values add up.
 
     Attributes:
         indptr: (rows + 1,) int32 or int64.
         indices: (entries,) of the same type.
         values: (entries,) numbers, or None where every value is one.
         num_cols: the number of columns.
+        stacked: how many consecutive rows make one row of a product, in which theirs stand side by side.
 
     >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), torch.tensor([1.0, 2.0, 3.0]), 3)
     >>> a.shape, a.to_dense().tolist()
     ((2, 3), [[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
     >>> (a @ torch.eye(3)).tolist()
     [[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]
+    >>> (replace(a, stacked=2) @ torch.eye(3)).tolist()
+    [[1.0, 0.0, 2.0, 0.0, 3.0, 0.0]]
     """
 
     indptr: Tensor
     indices: Tensor
     values: Tensor | None
     num_cols: int
+    stacked: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,26 +76,35 @@ class CSR:
         return rows.repeat_interleave(self.row_lengths(), output_size=self.num_entries)
 
     def rows(self, part: slice) -> CSR:
-        """The matrix of consecutive rows, sharing memory with this one."""
-        start, stop, _ = part.indices(self.shape[0])
+        """The matrix of consecutive rows of a product, sharing memory with this one."""
+        start, stop, _ = part.indices(self.shape[0] // self.stacked)
+        start, stop = start * self.stacked, stop * self.stacked
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         values = None if self.values is None else self.values[first:last]
-        return CSR(self.indptr[start : stop + 1] - first, self.indices[first:last], values, self.num_cols)
+        indptr = self.indptr[start : stop + 1] - first
+        return replace(self, indptr=indptr, indices=self.indices[first:last], values=values)
 
     def keep(self, mask: Tensor) -> CSR:
         """The matrix of the entries where `mask` (entries,) is True."""
         before = torch.zeros(self.num_entries + 1, dtype=self.indptr.dtype)
         torch.cumsum(mask, 0, out=before[1:])
         values = None if self.values is None else self.values[mask]
-        return CSR(before[self.indptr], self.indices[mask], values, self.num_cols)
+        return replace(self, indptr=before[self.indptr], indices=self.indices[mask], values=values)
+
+    def with_values(self, values: Tensor | None) -> CSR:
+        """The same entries with other values."""
+        return replace(self, values=values)
 
     def with_columns(self, num_cols: int) -> CSR:
         """The same entries in a matrix with this many columns."""
-        return CSR(self.indptr, self.indices, self.values, num_cols)
+        return replace(self, num_cols=num_cols)
 
     def ordered(self) -> CSR:
-        """The same entries with the columns of every row in order."""
-        return CSR.from_scipy(self.to_scipy(), unweighted=self.values is None)
+        """The same entries with the columns of every row in order; repeated ones stay as they follow."""
+        matrix = (
+            self.to_scipy().tocsc().tocsr()
+        )  # two counting sorts, each of which keeps the order of equals
+        return replace(_of_scipy(matrix, unweighted=self.values is None), stacked=self.stacked)
 
     def without_diagonal(self) -> CSR:
         """The matrix without its diagonal entries; itself where it has none."""
@@ -102,9 +118,23 @@ class CSR:
         sums = torch.zeros(self.shape[0], dtype=torch.float64)
         return sums.index_add_(0, self.row_ids(), self.values.double())
 
+    def row_counts(self) -> Tensor:
+        """(rows,) sums of values that are counts, in the type of `indptr`."""
+        return self.row_lengths() if self.values is None else self.row_sums().to(self.indptr.dtype)
+
     def transpose(self) -> CSR:
-        """The transposed matrix; the same object where it is equal (and in order)."""
-        transposed = CSR.from_scipy(self.to_scipy().T, unweighted=self.values is None)
+        """The transposed matrix, of each stacked one; the same object where it is equal (and in order).
+
+        Columns are in order, and repeated ones follow as they do here.
+        """
+        if self.stacked == 1:
+            transposed = _of_scipy(self.to_scipy().T.tocsr(), unweighted=self.values is None)
+        else:
+            row, layer = np.divmod(self.row_ids().numpy(), self.stacked)
+            shape = self.num_cols * self.stacked, self.shape[0] // self.stacked
+            numbered = CSR.of_entries(self.indices.numpy() * self.stacked + layer, row, shape)
+            values = None if self.values is None else self.values[numbered.values]
+            transposed = replace(numbered, values=values, stacked=self.stacked)
         return self if transposed.equal(self) else transposed
 
     def equal(self, other: CSR) -> bool:
@@ -117,13 +147,20 @@ class CSR:
             and (self.values is None or torch.equal(self.values, other.values))  # type: ignore[arg-type]
         )
 
+    def is_ordered(self) -> bool:
+        """Whether the columns of every row rise, or are repeated."""
+        return self._every_step(self.indices.diff() >= 0)
+
     def is_canonical(self) -> bool:
-        """Whether the columns of every row rise strictly."""
-        rising = self.indices.diff() > 0
+        """Whether the columns of every row rise strictly: in order, and none repeated."""
+        return self._every_step(self.indices.diff() > 0)
+
+    def _every_step(self, right: Tensor) -> bool:
+        """Whether it is right from every entry to the next one of its row."""
         starts = self.indptr[1:-1]
         starts = starts[(starts > 0) & (starts < self.num_entries)]
-        rising[starts - 1] = True
-        return bool(rising.all())
+        right[starts - 1] = True
+        return bool(right.all())
 
     def to_dense(self) -> Tensor:
         """(rows, columns) dense, in the type of the values: for small matrices and for tests."""
@@ -132,16 +169,21 @@ class CSR:
         return dense.index_put_((self.row_ids().long(), self.indices.long()), values, True)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """(rows, width) of (columns, width); differentiable in the dense factor."""
+        """(rows / stacked, stacked * width) of (columns, width); differentiable in the dense factor."""
         if not (dense.requires_grad and torch.is_grad_enabled()):
             return self.times(dense, dense[:0])
-        return plain.spmm(self.indptr, self.indices, self.values, dense, dense[:0])
+        return self._side_by_side(plain.spmm(self.indptr, self.indices, self.values, dense, dense[:0]))
 
     def times(self, inside: Tensor, outside: Tensor) -> Tensor:
-        """(rows, width) of two factors, one above the other, without autograd."""
+        """(rows / stacked, stacked * width) of two factors, one above the other, without autograd."""
         spmm = kernels.kernels_for(inside, outside, self.values).spmm
         product: Tensor = spmm(self.indptr, self.indices, self.values, inside, outside)
-        return product
+        return self._side_by_side(product)
+
+    def _side_by_side(self, product: Tensor) -> Tensor:
+        """(rows / stacked, stacked * width) of (rows, width)."""
+        rows, width = product.shape
+        return product if self.stacked == 1 else product.view(rows // self.stacked, self.stacked * width)
 
     def to_scipy(self) -> sparse.csr_array:
         """The same matrix for scipy, sharing memory."""
@@ -154,10 +196,38 @@ class CSR:
         """From any scipy matrix: columns sorted within rows, repeated entries added up."""
         csr = sparse.csr_array(matrix, copy=True)
         csr.sum_duplicates()
-        index = index_dtype(max(csr.nnz, *csr.shape))
-        return CSR(
-            torch.from_numpy(np.asarray(csr.indptr)).to(index),
-            torch.from_numpy(np.asarray(csr.indices)).to(index),
-            None if unweighted else torch.from_numpy(csr.data),
-            int(csr.shape[1]),
-        )
+        return _of_scipy(csr, unweighted=unweighted)
+
+    @staticmethod
+    def of_entries(row: NDArray[Any], column: NDArray[Any], shape: tuple[int, int]) -> CSR:
+        """The matrix of entries, each with its number, the place where it is given, as value.
+
+        Columns are in order, and repeated ones follow as they are given.
+
+        >>> a = CSR.of_entries(np.array([1, 0, 1, 1]), np.array([2, 0, 0, 2]), (2, 3))
+        >>> a.indptr.tolist(), a.indices.tolist(), a.values.tolist()
+        ([0, 1, 4], [0, 0, 2, 2], [1, 2, 0, 3])
+        """
+        _, by_column = _counting_sort(column, shape[1])
+        indptr, by_row = _counting_sort(row[by_column], shape[0])
+        number, index = by_column[by_row], index_dtype(max(len(row), *shape))
+        starts, columns = (torch.from_numpy(each).to(index) for each in (indptr, column[number]))
+        return CSR(starts, columns, torch.from_numpy(number), shape[1])
+
+
+def _of_scipy(csr: sparse.csr_array, *, unweighted: bool) -> CSR:
+    index = index_dtype(max(csr.nnz, *csr.shape))
+    return CSR(
+        torch.from_numpy(np.asarray(csr.indptr)).to(index),
+        torch.from_numpy(np.asarray(csr.indices)).to(index),
+        None if unweighted else torch.from_numpy(csr.data),
+        int(csr.shape[1]),
+    )
+
+
+def _counting_sort(keys: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(count + 1,) where each key below `count` begins, and (keys,) their places in that order; stable."""
+    index = np.int32 if max(len(keys), count) <= np.iinfo(np.int32).max else np.int64
+    one_in_each_row = (np.ones(len(keys), np.int8), keys.astype(index), np.arange(len(keys) + 1, dtype=index))
+    columns = sparse.csr_array(one_in_each_row, shape=(len(keys), count)).tocsc()
+    return columns.indptr, columns.indices

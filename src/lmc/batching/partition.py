@@ -30,7 +30,8 @@ def partition(
     """Cut a graph into clusters of about equal size, with few edges between them.
 
     Args:
-        graph: the graph; a directed one is cut as if every edge had its reverse.
+        graph: the graph; a directed one is cut as if every edge had its reverse. METIS counts a repeated
+            edge as often as it is there.
         parts: how many clusters to make. None is empty, so there may be fewer on a small graph.
         method: `"metis"`; `"random"`; or `"bfs"`, runs of a breadth-first order, which stands in where
             pymetis is missing and cuts far more edges.
@@ -84,7 +85,9 @@ def _metis(graph: Graph, parts: int, seed: int) -> NDArray[np.int64]:
         neighbours.indices.numpy().astype(dtype, copy=False),
     )
     options = pymetis.Options(seed=seed % 2**31)
-    return np.asarray(pymetis.part_graph(parts, adjacency, options=options).vertex_part)
+    counts = None if neighbours.values is None else neighbours.values.numpy().astype(dtype)
+    found = pymetis.part_graph(parts, adjacency, eweights=counts, options=options)
+    return np.asarray(found.vertex_part)
 
 
 def _has_metis() -> bool:
@@ -112,8 +115,10 @@ def _without_gaps(clusters: NDArray[np.int64]) -> NDArray[np.int64]:
 def _cache_file(graph: Graph, parts: int, method: PartitionMethod, seed: int) -> Path:
     """Named by a fingerprint of all that the result depends on."""
     digest = hashlib.blake2b(digest_size=16)
-    for array in (graph.neighbours.indptr, graph.neighbours.indices):
-        digest.update(array.numpy().tobytes())
+    neighbours = graph.neighbours
+    for array in (neighbours.indptr, neighbours.indices, neighbours.values):
+        if array is not None:
+            digest.update(array.numpy().tobytes())
     digest.update(repr((parts, method, seed, _version(method))).encode())
     return cache_folder() / "partitions" / f"{digest.hexdigest()}.npy"
 

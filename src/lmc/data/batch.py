@@ -13,6 +13,7 @@ from torch import Tensor
 from lmc import kernels
 from lmc.data import rules
 from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
+from lmc.data.typed_adjacency import TYPED, typed_adjacency
 from lmc.errors import ArgumentError
 from lmc.sparse import CSR
 
@@ -27,16 +28,17 @@ class Edges(NamedTuple):
         ends: (2, edges) int64, sources above targets, in the order of the targets.
         weight: (edges,) or None.
         attr: (edges, columns) or None.
+        type: (edges,) int64 or None.
     """
 
     ends: Tensor
     weight: Tensor | None
     attr: Tensor | None
+    type: Tensor | None = None
 
     def where(self, mask: Tensor) -> Edges:
         """Those where `mask` (edges,) is True."""
-        weight, attr = (None if kept is None else kept[mask] for kept in self[1:])
-        return Edges(self.ends[:, mask], weight, attr)
+        return Edges(self.ends[:, mask], *(None if kept is None else kept[mask] for kept in self[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,10 @@ class Batch:
     # -- messages: each block is built when first asked for, then kept ----------------------------
 
     def block(self, norm: Norm = "gcn") -> CSR:
-        """(batch, batch + halo): what the batch receives; whole rows of `lmc.normalize(graph, norm)`."""
+        """(batch, batch + halo): what the batch receives; whole rows of `lmc.normalize(graph, norm)`.
+
+        As it, stacked where there is a row for each node and type of edges; so are the blocks below.
+        """
         return self._rows_of("nodes", normalize(self.graph, norm))
 
     def halo_block(self, norm: Norm = "gcn") -> CSR:
@@ -128,9 +133,14 @@ class Batch:
         return self._built[key]
 
     def _renormalized(self, norm: Norm) -> CSR:
-        received = self._localized(self.graph.adjacency, self.nodes)
-        inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes)
-        return normalized(inside.ordered(), norm, self.graph.x.dtype)
+        graph, typed = self.graph, norm in TYPED
+        received = self._localized(graph.numbered_edges if typed else graph.adjacency, self.nodes)
+        inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes).ordered()
+        if not typed:
+            return normalized(inside, norm, graph.x.dtype)
+        types = graph.num_edge_types
+        assert graph.edge_type is not None  # which the line above refuses
+        return typed_adjacency(inside, graph.edge_type[inside.values], types, norm, graph.x.dtype)
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
@@ -155,16 +165,16 @@ class Batch:
 
     def _edges_to(self, rows: Tensor) -> Edges:
         graph, dtype = self.graph, self.graph.x.dtype
-        if graph.edge_attr is None:
+        if graph.edge_attr is None and graph.edge_type is None:
             block = self._localized(graph.adjacency, rows)
-            weight, attr = block.values, None
+            weight, attr, kind = block.values, None, None
         else:
             block = self._localized(graph.numbered_edges, rows)
-            edge = block.values
-            weight = None if graph.edge_weight is None else graph.edge_weight[edge]
-            attr = graph.edge_attr[edge].to(dtype)
+            known = (graph.edge_weight, graph.edge_attr, graph.edge_type)
+            weight, attr, kind = (None if array is None else array[block.values] for array in known)
         index = torch.stack([block.indices, block.row_ids()]).long()
-        return Edges(index, None if weight is None else weight.to(dtype), attr)
+        weight, attr = (None if array is None else array.to(dtype) for array in (weight, attr))
+        return Edges(index, weight, attr, None if kind is None else kind.long())
 
     @cached_property
     def induced(self) -> InducedBatch:
@@ -179,11 +189,13 @@ class Batch:
         return self._built[matrix, which]
 
     def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
-        """These rows of a matrix, with the entries whose column is a local row, under its local number."""
+        """Rows of these nodes, with the entries whose column is a local row, under its local number."""
         localize = kernels.kernels_for().localize
         given = (matrix.indptr, matrix.indices, matrix.values)
+        if matrix.stacked > 1:
+            rows = (rows[:, None] * matrix.stacked + torch.arange(matrix.stacked)).flatten()
         indptr, indices, values = localize(*given, rows, self.members)
-        return CSR(indptr, indices, values, len(self.members))
+        return CSR(indptr, indices, values, len(self.members), matrix.stacked)
 
     # -- what is known of its nodes --------------------------------------------------------------
 
@@ -199,14 +211,13 @@ class Batch:
 
     @cached_property
     def global_degree(self) -> Tensor:
-        """(halo,) how many neighbours each halo node has in the graph, itself not counted."""
-        indptr = self.graph.neighbours.indptr
-        return indptr[self.halo + 1] - indptr[self.halo]
+        """(halo,) how many neighbours each halo node has in the graph: `Graph.degrees`."""
+        return self.graph.degrees[self.halo]
 
     @cached_property
     def local_degree(self) -> Tensor:
         """(halo,) how many of these are in the batch or the halo."""
-        return self._localized(self.graph.neighbours, self.halo).row_lengths()
+        return self._localized(self.graph.neighbours, self.halo).row_counts()
 
     def __repr__(self) -> str:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"

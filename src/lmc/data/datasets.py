@@ -63,10 +63,10 @@ def load(
     matter.
 
     A `.npz` file holds `indptr` and `indices` (CSR of in-neighbours), and perhaps `y`; features as dense
-    `x` or as CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`); `edge_weight` and `edge_attr`; `id`, what
-    nodes are called; and `train_mask`, `val_mask` and `test_mask`, or the node numbers `train_idx`,
-    `val_idx` and `test_idx`. Without a split 60 % of the nodes train, 20 % validate and 20 % test, at random
-    and always the same ones.
+    `x` or as CSR (`x_indptr`, `x_indices`, `x_data`, `x_shape`); `edge_weight`, `edge_attr` and
+    `edge_type`; `id`, what nodes are called; and `train_mask`, `val_mask` and `test_mask`, or the node
+    numbers `train_idx`, `val_idx` and `test_idx`. Without a split 60 % of the nodes train, 20 % validate and
+    20 % test, at random and always the same ones.
 
     Args:
         name_or_path: which graph.
@@ -200,6 +200,7 @@ def read_npz(file: Path, split: int | None = None) -> Graph:
             arrays.get("y"),
             edge_weight=arrays.get("edge_weight"),
             edge_attr=arrays.get("edge_attr"),
+            edge_type=arrays.get("edge_type"),
             id=arrays.get("id"),
             split=split,
             **_masks(arrays),

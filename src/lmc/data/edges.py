@@ -1,86 +1,89 @@
-"""Edges as they are given, merged into one adjacency."""
+"""Edges as they are given, in the order of one adjacency."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from torch import Tensor
 
 from lmc.data import rules
-from lmc.errors import GraphError
 from lmc.sparse import CSR, index_dtype
 
 
-def from_ends(
-    edge_index: Tensor, edge_weight: Any, edge_attr: Any, num_nodes: int
-) -> tuple[CSR, Tensor | None]:
-    """The adjacency of (2, edges) node ids, and the features of its edges in its order."""
-    ends = rules.edge_index("edge_index", edge_index, num_nodes)
-    weight = _weight(edge_weight, ends.shape[1])
-    source, target = ends.to(index_dtype(num_nodes)).numpy()
-    values = np.ones(len(source), np.float32) if weight is None else weight.numpy()
-    edges = sparse.coo_array((values, (target, source)), shape=(num_nodes, num_nodes))
-    adjacency = _merged(edges, weighted=weight is not None)
-    return adjacency, _attr(edge_attr, source, target, adjacency)
+class GraphEdges(NamedTuple):
+    """The arrays of `Graph` that have a row per edge, in the order of targets, sources, and as given."""
+
+    adjacency: CSR
+    attr: Tensor | None
+    type: Tensor | None
 
 
-def from_rows(
-    indptr: Tensor, indices: Tensor, edge_weight: Any, edge_attr: Any, num_nodes: int
-) -> tuple[CSR, Tensor | None]:
-    """The same of rows of in-neighbours."""
-    indptr, indices = rules.csr(indptr, indices, num_nodes)
-    index = index_dtype(max(num_nodes, indices.numel()))
-    weight = _weight(edge_weight, indices.numel())
-    given = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
-    if given.is_canonical():  # then it is taken as it is, and stays on disk if it is there
-        return given, None if edge_attr is None else _checked_attr(edge_attr, given.num_entries)
-    adjacency = _merged(given.to_scipy(), weighted=weight is not None)
-    return adjacency, _attr(edge_attr, given.indices.numpy(), given.row_ids().numpy(), adjacency)
+class GivenEdges(NamedTuple):
+    """What is known of edges beside their ends, see the arguments of `Graph`; each may be None."""
+
+    weight: Any
+    attr: Any
+    type: Any
+
+    def from_ends(self, edge_index: Tensor, num_nodes: int) -> GraphEdges:
+        """Of (2, edges) node ids. A repeated edge is an entry of its own."""
+        ends = rules.edge_index("edge_index", edge_index, num_nodes)
+        source, target = ends.to(index_dtype(num_nodes)).numpy()
+        numbered = CSR.of_entries(target, source, (num_nodes, num_nodes))
+        return self._checked(len(source))._in_order_of(numbered)
+
+    def from_rows(self, indptr: Tensor, indices: Tensor, num_nodes: int) -> GraphEdges:
+        """Of rows of in-neighbours."""
+        indptr, indices = rules.csr(indptr, indices, num_nodes)
+        index = index_dtype(max(num_nodes, indices.numel()))
+        weight, attr, kind = checked = self._checked(indices.numel())
+        given = CSR(indptr.to(index), indices.to(index), weight, num_nodes)
+        if given.is_ordered():  # then it is taken as it is, and stays on disk if it is there
+            return GraphEdges(given, attr, kind)
+        ends = given.row_ids().numpy(), given.indices.numpy()
+        return checked._in_order_of(CSR.of_entries(*ends, given.shape))
+
+    def _checked(self, num_edges: int) -> GivenEdges:
+        """As tensors; GraphError where a rule is broken."""
+        known = (
+            (rules.edge_weight, "edge_weight", self.weight),
+            (rules.edge_attr, "edge_attr", self.attr),
+            (rules.edge_type, "edge_type", self.type),
+        )
+        return GivenEdges(
+            *(
+                None if given is None else rule(rules.tensor(name, given), num_edges)
+                for rule, name, given in known
+            )
+        )
+
+    def _in_order_of(self, numbered: CSR) -> GraphEdges:
+        """In the order of an adjacency whose values are the numbers of the edges."""
+        number = numbered.values
+        weight, attr, kind = (None if array is None else array[number] for array in self)
+        return GraphEdges(numbered.with_values(weight), attr, kind)
 
 
-def _weight(edge_weight: Any, num_edges: int) -> Tensor | None:
-    """(edges,) finite, or None."""
-    if edge_weight is None:
-        return None
-    return rules.edge_weight(rules.tensor("edge_weight", edge_weight), num_edges)
+def counted(matrix: CSR) -> CSR:
+    """How often each entry of an ordered matrix is there; without values where none is repeated."""
+    pattern = matrix.with_values(None)
+    return pattern if pattern.is_canonical() else CSR.from_scipy(pattern.to_scipy())
 
 
-def _checked_attr(edge_attr: Any, num_edges: int) -> Tensor:
-    """(edges, columns) finite."""
-    return rules.edge_attr(rules.tensor("edge_attr", edge_attr), num_edges)
+def in_either_direction(adjacency: CSR, transposed: CSR) -> CSR:
+    """The neighbours of every node, itself not among them; the values are how often, if not always once.
 
-
-def _attr(edge_attr: Any, source: NDArray[Any], target: NDArray[Any], adjacency: CSR) -> Tensor | None:
-    """The features of the edges, in the order of the adjacency that was made of them."""
-    if edge_attr is None:
-        return None
-    checked = _checked_attr(edge_attr, len(source))
-    order = np.lexsort((source, target))
-    if adjacency.num_entries < len(source):
-        source, target = source[order], target[order]
-        twice = int(((np.diff(source) == 0) & (np.diff(target) == 0)).argmax())
-        edge = f"{source[twice]} -> {target[twice]}"
-        rule = "edges with features must not repeat; merge them, or leave edge_attr out"
-        raise GraphError(f"edge_attr: the edge {edge} is there twice; {rule}")
-    return checked[torch.from_numpy(order)]
-
-
-def _merged(edges: sparse.sparray, *, weighted: bool) -> CSR:
-    """CSR of edges whose repetitions are added up; without values if every weight turns out to be 1."""
-    adjacency = CSR.from_scipy(edges)
-    if adjacency.values is None or (not weighted and adjacency.num_entries == edges.nnz):
-        return pattern_of(adjacency)
-    rules.finite("edge_weight, added up", adjacency.values, "edge weights must be finite")
-    return adjacency
-
-
-def pattern_of(matrix: CSR) -> CSR:
-    """The pattern of a matrix: every value one."""
-    return CSR(matrix.indptr, matrix.indices, None, matrix.num_cols)
+    Two nodes are neighbours as often as the one sends to the other, or the other to the one, if that is more.
+    """
+    once = counted(adjacency.without_diagonal())
+    if transposed is adjacency:
+        return once
+    either = once.to_scipy().maximum(counted(transposed.without_diagonal()).to_scipy())
+    neighbours = CSR.from_scipy(either)
+    assert neighbours.values is not None
+    return neighbours.with_values(None) if bool((neighbours.values == 1).all()) else neighbours
 
 
 def in_both_directions(
@@ -88,19 +91,19 @@ def in_both_directions(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:
     """Every edge once in each direction, with the same weight: the larger, where both are given.
 
-    Weights of an edge that is repeated in one direction are added up, as everywhere.
+    Where an edge is repeated, the first from i to j and the first from j to i are one, and so on.
 
     >>> ends = np.array([0, 1, 2]), np.array([1, 0, 0])
     >>> in_both_directions(*ends, np.array([1.0, 3.0, 5.0]), 3)
     (array([0, 1, 2, 0]), array([1, 0, 0, 2]), array([3., 3., 5., 5.]))
     """
     given = np.ones(len(source), np.float32) if weight is None else weight
-    edges, number = np.unique(source * num_nodes + target, return_inverse=True)
-    added_up = np.bincount(number, given, len(edges)).astype(given.dtype)
-    source, target = np.divmod(edges, max(num_nodes, 1))
-    reverse = np.searchsorted(edges, target * num_nodes + source).clip(max=max(len(edges) - 1, 0))
-    has_reverse = edges[reverse] == target * num_nodes + source
-    added_up = np.where(has_reverse, np.maximum(added_up, added_up[reverse]), added_up)
+    order = np.argsort(source * num_nodes + target, kind="stable")
+    source, target, given = source[order], target[order], given[order]
+    edges, back = source * num_nodes + target, target * num_nodes + source
+    turn = np.arange(len(edges)) - np.searchsorted(edges, edges)  # 0 for the first of equals
+    has_reverse = turn < np.searchsorted(edges, back, "right") - np.searchsorted(edges, back)
+    reverse = np.where(has_reverse, np.searchsorted(edges, back) + turn, 0)
+    given = np.where(has_reverse, np.maximum(given, given[reverse]), given)
     ends = np.concatenate([source, target[~has_reverse]]), np.concatenate([target, source[~has_reverse]])
-    both = np.concatenate([added_up, added_up[~has_reverse]])
-    return *ends, None if weight is None and bool((both == 1).all()) else both
+    return *ends, None if weight is None else np.concatenate([given, given[~has_reverse]])

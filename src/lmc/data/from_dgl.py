@@ -12,6 +12,7 @@ from lmc.errors import GraphError
 
 # Where DGL's data sets keep things; the last is where a subgraph keeps the nodes of the graph it is from.
 _NAMES = {"x": ("feat", "feature", "x"), "y": ("label", "labels", "y"), "id": ("_ID",)}
+_TYPE = ("_TYPE", "edge_type", "etype")  # the first is what `dgl.to_homogeneous` writes
 _WEIGHT = ("weight", "edge_weight", "w")
 
 
@@ -29,6 +30,7 @@ def arguments(graph: Any) -> dict[str, Any]:
     masks = {mask: graph.ndata[mask].bool() for mask in MASKS if mask in graph.ndata}
     weight = _first_of(graph.edata, _WEIGHT)
     found["edge_weight"] = None if weight is None else weight.reshape(-1)
+    found["edge_type"] = _first_of(graph.edata, _TYPE)
     return {"edge_index": torch.stack([source, target]), **found, **masks}
 
 

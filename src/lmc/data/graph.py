@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks
-from lmc.data import from_dgl, from_networkx, rules, storage
+from lmc.data import from_dgl, from_networkx, hetero, rules, storage
 from lmc.data.batch import Batch
-from lmc.data.edges import from_ends, from_rows, pattern_of
+from lmc.data.edges import GivenEdges, GraphEdges, in_either_direction
 from lmc.data.made_features import Made, made_features
 from lmc.data.nodes import GivenNodes, Nodes
-from lmc.data.pyg import check_roles, to_data, union
+from lmc.data.pyg import OF_EDGES, check_roles, to_data, union
 from lmc.data.splits import MASKS, Role
 from lmc.errors import ArgumentError, GraphError
 from lmc.sparse import CSR
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
 class Graph:
@@ -33,9 +33,10 @@ class Graph:
     Edges mean what they mean in PyG:
 
     - an edge (j, i) carries a message from its source j to its target i;
-    - repeated edges are merged, and their weights (1 where there are none) add up, self-loops included;
+    - an edge that is repeated is a message each time, with its own weight, features and type;
     - self-loops are kept as the messages that they are; the `"gcn"` normalisation adds one only where
-      it is missing. Wherever neighbours are counted, a node is not its own neighbour;
+      it is missing, and of several keeps the last. Wherever neighbours are counted, a node is not its own
+      neighbour, and one with which it exchanges several messages counts as often;
     - a node without edges is a node like any other.
 
     Arrays are shared with the caller where their type allows it, and checked once: do not change them.
@@ -54,7 +55,7 @@ class Graph:
         test_mask: (nodes,) or (nodes, k) bool.
         edge_weight: (edges,) finite, or None.
         edge_attr: (edges, columns) finite features of the edges, for convolutions that read them, or None.
-            Edges with features must not repeat.
+        edge_type: (edges,) integers from 0, for convolutions of typed edges such as RGCNConv, or None.
         task: the labels' kind; None takes it from their type and shape.
         num_classes: None for as many as occur.
         split: which of k splits is taken; None takes the first, with a warning.
@@ -82,6 +83,8 @@ class Graph:
     test_mask: Tensor
     edge_attr: Tensor | None
     """(edges, columns) in the order of `adjacency`, or None."""
+    edge_type: Tensor | None
+    """(edges,) int32 or int64 in the order of `adjacency`, or None."""
     task: rules.Task
     num_classes: int
     """The width of a prediction: classes, labels, or targets; 0 where nothing is known of them."""
@@ -99,6 +102,7 @@ class Graph:
         test_mask: Any = None,
         edge_weight: Any = None,
         edge_attr: Any = None,
+        edge_type: Any = None,
         *,
         task: rules.Task | None = None,
         num_classes: int | None = None,
@@ -110,8 +114,8 @@ class Graph:
         nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names)
         ends = rules.tensor("edge_index", edge_index)
         num_nodes = nodes.count or rules.count_ends(ends)
-        self.adjacency, self.edge_attr = from_ends(ends, edge_weight, edge_attr, num_nodes)
-        self._set_nodes(nodes.checked(num_nodes))
+        edges = GivenEdges(edge_weight, edge_attr, edge_type).from_ends(ends, num_nodes)
+        self._set(edges, nodes.checked(num_nodes))
 
     @classmethod
     def from_csr(
@@ -125,6 +129,7 @@ class Graph:
         test_mask: Any = None,
         edge_weight: Any = None,
         edge_attr: Any = None,
+        edge_type: Any = None,
         *,
         task: rules.Task | None = None,
         num_classes: int | None = None,
@@ -142,11 +147,12 @@ class Graph:
         indptr, indices = rules.tensor("indptr", indptr), rules.tensor("indices", indices)
         num_nodes = nodes.count or max(1, indptr.numel() - 1)
         graph = cls.__new__(cls)
-        graph.adjacency, graph.edge_attr = from_rows(indptr, indices, edge_weight, edge_attr, num_nodes)
-        graph._set_nodes(nodes.checked(num_nodes))
+        edges = GivenEdges(edge_weight, edge_attr, edge_type).from_rows(indptr, indices, num_nodes)
+        graph._set(edges, nodes.checked(num_nodes))
         return graph
 
-    def _set_nodes(self, nodes: Nodes) -> None:
+    def _set(self, edges: GraphEdges, nodes: Nodes) -> None:
+        self.adjacency, self.edge_attr, self.edge_type = edges
         self.x, self.y, self.train_mask, self.val_mask, self.test_mask = nodes[:5]
         self.task, self.num_classes, self.id, self.class_names = nodes[5:]
 
@@ -155,20 +161,28 @@ class Graph:
     @classmethod
     def from_pyg(
         cls,
-        data: Data,
+        data: Data | HeteroData,
         *,
         split: int | None = None,
         split_idx: Mapping[str, Any] | None = None,
+        by_type: bool = False,
         task: rules.Task | None = None,
         num_classes: int | None = None,
     ) -> Graph:
-        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, edge_weight, edge_attr, masks, id.
+        """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, masks, id, and what edges have.
+
+        That is edge_weight, edge_attr and edge_type. Of a `HeteroData` too: its nodes are numbered through its types, in its order, and are called
+        `type:number`; `edge_type` is the place of their type in `data.edge_types`. Nodes of a type without
+        labels are unlabelled.
 
         Args:
             data: the graph; it needs neither labels nor masks.
             split: which column of (nodes, k) masks is taken; None takes the first, with a warning.
             split_idx: node numbers under `"train"`, `"valid"` and `"test"` instead of masks, as from
                 OGB's `get_idx_split()`; `data.train_idx` and the like are found without it.
+            by_type: of a `HeteroData`: whether each type of nodes has columns of its own in the features,
+                with ones in the first of them and the features of the type, if any, in the rest. A `Linear`
+                is then an encoder per type. Without it, all types must have as many features.
             task: the labels' kind; None takes it from their type and shape.
             num_classes: None for as many as occur.
 
@@ -180,7 +194,10 @@ class Graph:
         >>> Graph.from_pyg(data, split_idx={"train": [0], "test": [1]}).test_mask
         tensor([False,  True])
         """
-        given = union([data], None, [""], split_idx)
+        if hasattr(data, "node_types") and hasattr(data, "metadata"):
+            given = hetero.arguments(data, split_idx, by_type)
+        else:
+            given = union([data], None, [""], split_idx)
         return cls(**given, split=split, task=task, num_classes=num_classes)
 
     @classmethod
@@ -214,7 +231,7 @@ class Graph:
         return cls(**union(graphs, roles, names), split=split, task=task, num_classes=num_classes)
 
     def to_pyg(self) -> Data:
-        """`torch_geometric.data.Data` with the merged edges, ordered by target; the rest as it is."""
+        """`torch_geometric.data.Data`, edges in the order of targets, then sources; the rest as it is."""
         return to_data(self)
 
     # -- other libraries -------------------------------------------------------------------------
@@ -261,10 +278,7 @@ class Graph:
         """
         arrays = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
         arrays |= {name: getattr(self, name) for name in ("x", "y", *MASKS)}
-        if self.edge_weight is not None:
-            arrays["edge_weight"] = self.edge_weight
-        if self.edge_attr is not None:
-            arrays["edge_attr"] = self.edge_attr
+        arrays |= {name: getattr(self, name) for name in OF_EDGES if getattr(self, name) is not None}
         about: dict[str, Any] = {"task": self.task, "num_classes": self.num_classes}
         if self.class_names is not None:
             about["class_names"] = list(self.class_names)
@@ -326,7 +340,8 @@ class Graph:
 
     def _versions(self) -> list[tuple[CSR | Tensor | None, int]]:
         """Its arrays, and how often each was changed in place."""
-        arrays = (self.x, self.y, self.train_mask, self.val_mask, self.test_mask, self.edge_attr)
+        of_nodes = (self.x, self.y, self.train_mask, self.val_mask, self.test_mask)
+        arrays = (*of_nodes, self.edge_attr, self.edge_type)
         return [(self.adjacency, 0), *((array, 0 if array is None else array._version) for array in arrays)]
 
     # -- what it is ------------------------------------------------------------------------------
@@ -364,18 +379,27 @@ class Graph:
     @cached_property
     def numbered_edges(self) -> CSR:
         """(nodes, nodes) the adjacency with the number of each edge, its place in `edge_attr`, as value."""
-        number = torch.arange(self.num_edges)
-        return CSR(self.adjacency.indptr, self.adjacency.indices, number, self.num_nodes)
+        return self.adjacency.with_values(torch.arange(self.num_edges))
+
+    @cached_property
+    def num_edge_types(self) -> int:
+        """One more than the largest of `edge_type`; GraphError where edges have no type."""
+        if self.edge_type is None:
+            raise GraphError("edge_type: the graph has none; convolutions of typed edges need it")
+        return int(self.edge_type.max()) + 1 if self.num_edges else 1
 
     @cached_property
     def neighbours(self) -> CSR:
-        """(nodes, nodes), row i: the other nodes that send to i or receive from it."""
-        if self.is_undirected:
-            pattern = self.adjacency.without_diagonal()
-        else:
-            either = pattern_of(self.adjacency).to_scipy() + pattern_of(self.transposed).to_scipy()
-            pattern = CSR.from_scipy(either).without_diagonal()
-        return pattern_of(pattern)
+        """(nodes, nodes), row i: the other nodes that send to i or receive from it.
+
+        Values are how often they do, the more frequent of the two; None where it is always once.
+        """
+        return in_either_direction(self.adjacency, self.transposed)
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """(nodes,) how many neighbours each node has, each counted as often as `neighbours` says."""
+        return self.neighbours.row_counts()
 
     def batch(self, nodes: Any, scale: float = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set.

@@ -11,13 +11,15 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.given import check_graph
+from lmc.data.typed_adjacency import TYPED, TypedNorm, typed_adjacency
 from lmc.errors import GraphError
 from lmc.sparse import CSR, index_dtype
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
 
-Norm = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+AnyEdges = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+Norm = Literal[AnyEdges, TypedNorm]
 
 # What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
 _LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
@@ -30,12 +32,13 @@ _cache: WeakKeyDictionary[Graph, dict[tuple[str, str], Any]] = WeakKeyDictionary
 def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     """The normalised adjacency of the whole graph, in the type of its features; computed once.
 
-    - `"gcn"`: D^-1/2 (A + I) D^-1/2, where a self-loop that is there already stands for that of I
-      and D is the sum of a row of A + I;
+    - `"gcn"`: D^-1/2 (A + I) D^-1/2, where a self-loop that is there already (of several, the last) stands
+      for that of I and D is the sum of a row of A + I;
     - `"mean"`: D^-1 A, with D the sum of a row of A;
     - `"sum"`: A;
     - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
-    - `"plain mean"`, `"plain sum"`: as if every weight were one.
+    - `"plain mean"`, `"plain sum"`: as if every weight were one;
+    - `"typed mean"`, `"typed sum"`: the same for each type of edges, stacked; see `typed_adjacency`.
 
     A row or column whose sum is zero becomes zero.
 
@@ -45,7 +48,7 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     [[0.5, 0.5], [0.5, 0.5]]
     """
     check_graph(graph)
-    return _once(graph, norm, "matrix", lambda: normalized(graph.adjacency, norm, graph.x.dtype))
+    return _once(graph, norm, "matrix", lambda: _normalized_graph(graph, norm))
 
 
 def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -80,11 +83,19 @@ def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> K
     return result
 
 
+def _normalized_graph(graph: Graph, norm: Norm) -> CSR:
+    if norm in TYPED:
+        types = graph.num_edge_types
+        assert graph.edge_type is not None  # which the line above refuses
+        return typed_adjacency(graph.adjacency, graph.edge_type, types, norm, graph.x.dtype)
+    return normalized(graph.adjacency, norm, graph.x.dtype)
+
+
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
-    """The normalised form of any square adjacency; see `normalize`."""
+    """The normalised form of any square adjacency, but by types; see `normalize`."""
     checks.one_of("norm", norm, Norm)
     if norm.startswith("plain"):
-        adjacency = CSR(adjacency.indptr, adjacency.indices, None, adjacency.num_cols)
+        adjacency = adjacency.with_values(None)
     if norm in _LOOPS:
         adjacency = _with_self_loops(adjacency, _LOOPS[norm])
     symmetric = norm.startswith("gcn")
@@ -110,11 +121,16 @@ def _ones_like(matrix: CSR) -> Tensor:
 
 
 def _with_self_loops(a: CSR, weight: float) -> CSR:
-    """A with a diagonal entry of this weight in every row that has none, columns kept in order."""
+    """A with one diagonal entry in every row: its last, or of this weight; columns kept in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)
+    loops = a.indices == rows
     lacks = torch.ones(a.shape[0], dtype=index)
-    lacks[rows[a.indices == rows]] = 0
+    lacks[rows[loops]] = 0
+    if int(loops.sum()) > a.shape[0] - int(lacks.sum()):  # some row has several, one after the other
+        loops[:-1] &= loops[1:] & (rows[:-1] == rows[1:])
+        loops[-1] = False
+        return _with_self_loops(a.keep(~loops), weight)
     added_before = torch.zeros(a.shape[0] + 1, dtype=index)
     torch.cumsum(lacks, 0, out=added_before[1:])
     indptr = a.indptr + added_before

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lmc.data.graph import Graph
 
-OF_EDGES = ("edge_weight", "edge_attr")
+OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 OF_NODES = ("x", "y", *MASKS)
 
 
@@ -50,18 +50,18 @@ def union(
     for part, nodes in zip(parts, sizes, strict=True):
         part["edge_index"] = part["edge_index"] + start
         start += nodes
-    joined: dict[str, Any] = {
-        field: _joined(field, parts, names) for field in ("edge_index", *OF_NODES, *OF_EDGES)
+    arrays: dict[str, Any] = {
+        field: joined(field, parts, names) for field in ("edge_index", *OF_NODES, *OF_EDGES)
     }
-    joined["id"] = _joined_ids(graphs, sizes)
-    if joined["x"] is None and joined["y"] is None:  # then nothing else says how many nodes there are
-        joined["y"] = torch.full((start,), -1)
-    return joined
+    arrays["id"] = _joined_ids(graphs, sizes)
+    if arrays["x"] is None and arrays["y"] is None:  # then nothing else says how many nodes there are
+        arrays["y"] = torch.full((start,), -1)
+    return arrays
 
 
 def _fields(data: Data, name: str, split_idx: Mapping[str, Any] | None) -> tuple[dict[str, Tensor], int]:
     """The arrays of one graph, each of the length that its nodes or edges ask for; how many nodes."""
-    found = _edges(data, name)
+    found = edges_of(data, name)
     for field in OF_NODES:
         value = getattr(data, field, None)
         if value is not None:
@@ -77,15 +77,19 @@ def _fields(data: Data, name: str, split_idx: Mapping[str, Any] | None) -> tuple
         if field != "edge_index" and (value.ndim == 0 or len(value) != length):
             rule = f"must be {length} long, one per {'edge' if field in OF_EDGES else 'node'}"
             raise GraphError(f"{name}{field} has shape {tuple(value.shape)}: {rule}")
+    return split_of(data, found, nodes, split_idx, name), nodes
+
+
+def split_of(
+    data: Any, found: dict[str, Tensor], nodes: int, split_idx: Mapping[str, Any] | None, name: str
+) -> dict[str, Tensor]:
+    """What was found, with masks: its own, those of node numbers, or empty ones."""
     indices = split_idx if split_idx is not None else _indices(data)
-    if indices:
-        found |= masks_of_indices(indices, nodes, f"{name}split_idx")
-    for field in MASKS:
-        found.setdefault(field, torch.zeros(nodes, dtype=torch.bool))
-    return found, nodes
+    masks = {field: torch.zeros(nodes, dtype=torch.bool) for field in MASKS} | found
+    return masks | masks_of_indices(indices, nodes, f"{name}split_idx") if indices else masks
 
 
-def _edges(data: Data, name: str) -> dict[str, Tensor]:
+def edges_of(data: Any, name: str) -> dict[str, Tensor]:
     """`edge_index`, or what `adj_t` says in its place, and what edges have."""
     adjacency = getattr(data, "adj_t", None)
     if getattr(data, "edge_index", None) is not None or adjacency is None:
@@ -101,9 +105,9 @@ def _edges(data: Data, name: str) -> dict[str, Tensor]:
 def _entries(matrix: Any, name: str) -> tuple[Tensor, Tensor, Tensor | None]:
     """Rows, columns and values of a sparse tensor of torch, or of `torch_sparse.SparseTensor`."""
     if isinstance(matrix, Tensor) and matrix.layout != torch.strided:
-        entries = matrix.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        row, column = entries.indices()
-        return row, column, _unless_ones(entries.values())
+        entries = matrix.detach().cpu().to_sparse_coo()  # type: ignore[no-untyped-call]
+        row, column = entries._indices()  # those of a tensor that is not coalesced are messages each
+        return row, column, _unless_ones(entries._values())
     if hasattr(matrix, "coo"):
         row, column, value = matrix.coo()
         return row, column, value
@@ -123,13 +127,13 @@ def _said(data: Data, edge_index: Tensor) -> int:
     return int(edge_index.max()) + 1 if edge_index.numel() else 1
 
 
-def _indices(data: Data) -> dict[str, Any]:
+def _indices(data: Any) -> dict[str, Any]:
     """The node numbers of a split that is not given as masks, such as `train_idx`."""
     found = {name: getattr(data, f"{name}_idx", None) for name in ROLE_OF}
     return {name: nodes for name, nodes in found.items() if nodes is not None}
 
 
-def _joined(field: str, parts: Sequence[dict[str, Tensor]], names: Sequence[str]) -> Tensor | None:
+def joined(field: str, parts: Sequence[dict[str, Tensor]], names: Sequence[str]) -> Tensor | None:
     """An array of every graph, one after the other; None where no graph has it."""
     without = [name for part, name in zip(parts, names, strict=True) if field not in part]
     if len(without) == len(parts):

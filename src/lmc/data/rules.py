@@ -19,6 +19,8 @@ from lmc.files import one_line
 Task = Literal["multiclass", "multilabel", "regression"]
 MOST_CLASSES = 1 << 16
 """The most that labels alone may imply, on a graph of fewer nodes: a larger label is a mistake."""
+MOST_TYPES = 1 << 15
+"""Of edges: a larger number is a mistake, or a file that asks for all the memory there is."""
 MOST_GUESSED = 1000
 """Real numbers that are whole and smaller look like classes."""
 
@@ -185,6 +187,15 @@ def edge_attr(attributes: Tensor, num_edges: int) -> Tensor:
     right = columns.ndim == 2 and len(columns) == num_edges
     _require_shape("edge_attr", attributes, right, f"must be ({num_edges}, columns), one row per edge")
     return finite("edge_attr", columns, "edge features must be finite")
+
+
+def edge_type(kind: Tensor, num_edges: int) -> Tensor:
+    """(edges,) integers, zero or more."""
+    right = kind.ndim == 1 and kind.numel() == num_edges
+    _require_shape("edge_type", kind, right, f"must be ({num_edges},), one per edge")
+    kind = integers("edge_type", kind, "types must be integers")
+    _reject("edge_type", kind, (kind < 0) | (kind >= MOST_TYPES), f"types must be in 0..{MOST_TYPES - 1}")
+    return kind
 
 
 def features(x: Tensor, num_nodes: int) -> Tensor:

@@ -23,7 +23,7 @@ HEADER = "graph.json"
 FORMAT = "lmc-graph"
 VERSION = 1
 REQUIRED = ("indptr", "indices", "x", "y", "train_mask", "val_mask", "test_mask")
-OPTIONAL = ("edge_weight", "edge_attr", "id")
+OPTIONAL = ("edge_weight", "edge_attr", "edge_type", "id")
 
 # x.npy; a graph that replaces another has x.<token>.npy, so that both are whole until the header changes.
 _ARRAY = re.compile(rf"({'|'.join((*REQUIRED, *OPTIONAL))})(\.[0-9a-f]{{8}})?\.npy")

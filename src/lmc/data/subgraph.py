@@ -29,17 +29,20 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
     """
     nodes = rules.node_set(nodes, graph.num_nodes, "subgraph")
     part = copy.copy(graph)
-    for known in ("transposed", "neighbours", "numbered_edges"):  # of all edges
+    for known in ("transposed", "neighbours", "degrees", "numbered_edges", "num_edge_types"):  # of all edges
         vars(part).pop(known, None)
-    matrix = graph.adjacency if graph.edge_attr is None else graph.numbered_edges
+    of_edges = graph.edge_attr is not None or graph.edge_type is not None
+    matrix = graph.numbered_edges if of_edges else graph.adjacency
     localize = kernels.kernels_for().localize
     indptr, indices, values = localize(matrix.indptr, matrix.indices, matrix.values, nodes, nodes)
     part.adjacency = CSR(indptr, indices, values, len(nodes)).ordered()
-    if graph.edge_attr is not None:
+    if of_edges:
         number = part.adjacency.values
-        weight = None if graph.edge_weight is None else graph.edge_weight[number]
-        part.adjacency = CSR(part.adjacency.indptr, part.adjacency.indices, weight, len(nodes))
-        part.edge_attr = graph.edge_attr[number]
+        known_of_edges = (graph.edge_weight, graph.edge_attr, graph.edge_type)
+        weight, part.edge_attr, part.edge_type = (
+            None if array is None else array[number] for array in known_of_edges
+        )
+        part.adjacency = part.adjacency.with_values(weight)
     for name in ("x", "y", *MASKS):
         setattr(part, name, getattr(graph, name)[nodes])
     part.id = None if graph.id is None else graph.id[nodes.numpy()]

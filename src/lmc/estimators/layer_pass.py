@@ -171,8 +171,12 @@ class LinearPass(LayerPass):
         """
         at_own, at_initial = self.collect(v, gradients)
         arriving = self.batch.transposed_block(self.layer.aggregation).times(v, v_halo)
-        (at_message,) = self.update.vjp(arriving, self.update.inputs[0])
+        at_message = self._returned(self.update, arriving)
         return self.message_backward(gradients, at_message, at_own, from_head), at_initial
+
+    def _returned(self, update: Computed, arriving: Tensor) -> Tensor:
+        """(rows, width) the derivative at the messages of the rows of an update."""
+        return self.layer.returned(arriving, lambda v: update.vjp(v, update.inputs[0])[0])
 
     def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
         """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
@@ -184,7 +188,7 @@ class LinearPass(LayerPass):
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
         arriving = self.batch.transposed_halo_block(self.layer.aggregation).times(v, v_halo)
         by_halo = self._received_by_halo()
-        (at_message,) = by_halo.vjp(arriving, by_halo.inputs[0])
+        at_message = self._returned(by_halo, arriving)
         (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
         return self.halo_message_backward(at_message, at_own, from_head)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
+from lmc.data.typed_adjacency import TYPED
 from lmc.errors import ArgumentError
 from lmc.estimators.convolution_pass import ConvolutionPass
 from lmc.estimators.halo import HaloPolicy
@@ -202,9 +203,14 @@ class Step:
 
 
 def first_messages_are_features(model: Model) -> bool:
-    """Whether the first layer adds up the features themselves, which is done once for all steps."""
+    """Whether the first layer adds up the features themselves, which is done once for all steps.
+
+    Not by type of edges: these sums would be as many times as wide as the features.
+    """
     first = model.layers[0]
-    return isinstance(first, LinearLayer) and model.encoder.is_identity and first.message.is_identity
+    if not isinstance(first, LinearLayer) or first.aggregation in TYPED:
+        return False
+    return model.encoder.is_identity and first.message.is_identity
 
 
 def pass_of(layer: Layer, *given: Any, constant: bool = False) -> LayerPass:

@@ -13,6 +13,7 @@ from lmc.nn.model import Layer
 from lmc.nn.module_context import running_on
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
+from lmc.nn.typed_convolutions import check_types
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
@@ -26,7 +27,7 @@ class ConvolutionLayer(Layer):
     """zˡ = conv((messages of the sources, own messages), edges).
 
     Args:
-        conv: the convolution; edge weights and features are given to it where it takes them.
+        conv: the convolution; edge weights, features and types are given to it where it takes them.
         message: what comes before it, node by node.
     """
 
@@ -38,6 +39,7 @@ class ConvolutionLayer(Layer):
         self._takes_weight = "edge_weight" in takes
         self._needs_weight = self._takes_weight and takes["edge_weight"].default is Parameter.empty
         # Where a convolution says how wide they are, and says None, it does not want them.
+        self.takes_type = "edge_type" in takes
         self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
 
     def prepare(self, batch: Batch, halo: bool) -> None:
@@ -62,6 +64,8 @@ class ConvolutionLayer(Layer):
             given["edge_weight"] = edges.weight
         if self.takes_attr and edges.attr is not None:
             given["edge_attr"] = edges.attr
+        if self.takes_type and edges.type is not None:
+            given["edge_type"] = edges.type
         with running_on(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
             return self.call(torch.cat([own, others]), own, edges.ends, given)
 
@@ -78,7 +82,10 @@ class ConvolutionLayer(Layer):
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""
         attr = None if graph.edge_attr is None else message.new_ones(1, graph.edge_attr.shape[1])
-        edges = Edges(torch.zeros(2, 1, dtype=torch.long), None, attr)
+        if self.takes_type and hasattr(self.conv, "num_relations"):
+            check_types(self.conv, graph)
+        kind = None if graph.edge_type is None else torch.zeros(1, dtype=torch.long)
+        edges = Edges(torch.zeros(2, 1, dtype=torch.long), None, attr, kind)
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
         return self.receive(edges, message, message[:0], rows)
 

@@ -26,6 +26,7 @@ from lmc.nn.model import Layer, Model
 from lmc.nn.module_context import running_on
 from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
 from lmc.nn.rows import Rows
+from lmc.nn.typed_convolutions import RGCNConvLayer
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
@@ -38,13 +39,13 @@ class GNN(Model):
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
-    GCNConv, GCN2Conv, GINConv, and SAGEConv with a mean or a sum take the path of the built-in models. A
-    GCN2Conv reads what the encoder gives as its x_0.
+    GCNConv, GCN2Conv, GINConv, and SAGEConv and RGCNConv with a mean or a sum take the path of the built-in
+    models. A GCN2Conv reads what the encoder gives as its x_0.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of
-            a convolution with what comes before it. `edge_weight` and `edge_attr` are given to those
-            that take them.
+            a convolution with what comes before it. `edge_weight`, `edge_attr` and `edge_type` are
+            given to those that take them.
         encoder: node by node, before the layers; None for nothing.
         head: node by node, after the layers; None for nothing.
         jump: takes the list of the layers' inputs, without the first, and the last output to what the
@@ -230,7 +231,15 @@ def _is_convolution(module: nn.Module) -> bool:
 
 def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
     """The layer of a convolution, and the modules of it that come after the boundary."""
-    from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, PNAConv, SAGEConv
+    from torch_geometric.nn import (
+        FastRGCNConv,
+        GCN2Conv,
+        GCNConv,
+        GINConv,
+        PNAConv,
+        RGCNConv,
+        SAGEConv,
+    )
 
     title = f"{name} ({type(conv).__name__})"
     if not _is_convolution(conv):
@@ -247,6 +256,12 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
         return SAGEConvLayer(conv, message), [UnitLength()] if conv.normalize else []
     if type(conv) is GINConv and linear:
         return GINConvLayer(conv, message), _flat(conv.nn)
+    if type(conv) in (RGCNConv, FastRGCNConv) and linear:
+        return RGCNConvLayer(conv, message), []
+    if type(conv) is FastRGCNConv:
+        raise ArgumentError(
+            f"{title}: aggr={conv.aggr!r}; PyG's takes 'mean' and 'add', RGCNConv takes others"
+        )
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer

@@ -101,7 +101,7 @@ def _try(model: GNN, x: Tensor, edge_attr: Tensor | None, draw: Any, real: bool)
         known = isinstance(columns, int)
         attr = draw(ENDS.shape[1], columns) if known else None
         try:
-            z = _bipartite(layer, message, Edges(ENDS, None, attr), title)
+            z = _bipartite(layer, message, Edges(ENDS, None, attr, _made_types(layer.conv)), title)
         except ArgumentError:
             if known or not layer.takes_attr:
                 raise
@@ -112,6 +112,11 @@ def _try(model: GNN, x: Tensor, edge_attr: Tensor | None, draw: Any, real: bool)
         return
     whole, half = (_called("jump", model.read, [r[:n] for r in read], _rows(n)) for n in (NODES, HALF))
     _compare("jump", whole, half)
+
+
+def _made_types(conv: Any) -> Tensor:
+    """(edges,) of all the types that the convolution knows."""
+    return torch.arange(ENDS.shape[1]) % getattr(conv, "num_relations", 1)
 
 
 def _node_wise(function: NodeWise, z: Tensor, where: str, real: bool) -> Tensor:

@@ -16,14 +16,14 @@ to a neighbour does not depend on the neighbour's own sum. Other layers, such as
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
-from lmc.errors import ArgumentError
+from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.recipe import Recipe
@@ -103,12 +103,21 @@ class LinearLayer(Layer):
         """(1, out) of a node that is its only neighbour."""
         return self.update(message, message, initial)
 
+    def returned(self, arriving: Tensor, by_update: Callable[[Tensor], Tensor]) -> Tensor:
+        """(rows, in) the derivative at messages, of what comes back along the transposed aggregation.
+
+        Args:
+            arriving: (rows, out) sums of derivatives at boundaries; of a stacked one, side by side.
+            by_update: from the derivative at what `update` gives to that at what it received.
+        """
+        return by_update(arriving)
+
     @abstractmethod
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """From what arrives to the boundary after the layer, affine in `aggregated`.
 
         Args:
-            aggregated: (rows, in) sums of messages.
+            aggregated: (rows, in) sums of messages; of a stacked aggregation, side by side.
             own: (rows, in) the node's own message, or (rows, 0).
             initial: (rows, any width) what every layer reads of the model's input.
         """
@@ -182,6 +191,8 @@ class Model(nn.Module):
                     z = layer.of_one(graph, message, initial)
                     widths.append(z.shape[1])
                 return [*widths, self.read([*seen[1:], z], rows).shape[1]]
+        except (ArgumentError, GraphError):
+            raise
         except Exception as error:  # modules of users may raise anything
             features = f"{graph.num_features} features of {graph.x.dtype}"
             if graph.edge_attr is not None:

@@ -15,6 +15,7 @@ from lmc import checks
 from lmc.batching.partition import partition
 from lmc.batching.samplers import batches, between_clusters
 from lmc.data import rules
+from lmc.data.edges import counted
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.nn.model import MOST_LAYERS
@@ -110,6 +111,7 @@ class Inspection:
         edges: how many entries of the adjacency: an undirected edge counts twice.
         directed: whether some edge has no reverse of the same weight.
         self_loops: how many of the edges.
+        repeated: how many of the edges another one has the same ends as, before it.
         weighted: whether edges have weights.
         degrees: neighbours per node.
         components: connected parts of the graph, the direction of edges aside.
@@ -127,6 +129,7 @@ class Inspection:
     edges: int
     directed: bool
     self_loops: int
+    repeated: int
     weighted: bool
     degrees: Degrees
     components: int
@@ -171,6 +174,7 @@ def inspect(
         edges=graph.num_edges,
         directed=not graph.is_undirected,
         self_loops=int((graph.adjacency.indices == graph.adjacency.row_ids()).sum()),
+        repeated=graph.num_edges - counted(graph.adjacency).num_entries,
         weighted=graph.edge_weight is not None,
         degrees=_degrees(graph),
         components=components,

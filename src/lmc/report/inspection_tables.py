@@ -27,6 +27,7 @@ def _graph_table(found: Inspection) -> Table:
             "nodes": f"{found.nodes:,}",
             "edges": f"{found.edges:,}, {'directed' if found.directed else 'undirected (both ways counted)'}",
             "self-loops": f"{found.self_loops:,}",
+            "repeated edges": f"{found.repeated:,}",
             "weights": "yes" if found.weighted else "no",
             "neighbours, smallest to largest": f"{degrees.smallest:,} to {degrees.largest:,}",
             "neighbours, median and mean": f"{degrees.median:,g} and {degrees.mean:,.1f}",

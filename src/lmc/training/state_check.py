@@ -54,7 +54,8 @@ def check_state(own: Mapping[str, Tree], given: Mapping[str, Tree], steps: int) 
 def fingerprint(graph: Graph) -> str:
     """A hash of all that a graph holds: a run does not go on with another."""
     digest = hashlib.blake2b(graph.task.encode(), digest_size=16)
-    of_edges = (graph.adjacency.indptr, graph.adjacency.indices, graph.edge_weight, graph.edge_attr)
+    ends = graph.adjacency.indptr, graph.adjacency.indices
+    of_edges = (*ends, graph.edge_weight, graph.edge_attr, graph.edge_type)
     masks = (graph.train_mask, graph.val_mask, graph.test_mask)
     for array in (*of_edges, graph.x, graph.y, *masks):
         if array is not None:

@@ -25,7 +25,7 @@ class LayerPass(ABC):
         layer: the layer.
         batch: where.
         address: (seed, step, place in the model) of the dropout masks.
-        initial: (batch, any width) what the layer reads of the model's input.
+        initial: (batch, any width) `layer.what_it_reads`.
         initial_halo: (halo, any width) the same of the halo, for `receive_halo` and `backward_halo`.
         keep_halo: whether `backward_halo` may follow; if not, the halo's memory is given back early.
     """
@@ -85,7 +85,8 @@ class LayerPass(ABC):
             v: (batch, width) V̄ˡ.
             v_halo: (halo, width) V̂ˡ.
             gradients: where the parameters' derivatives are added up.
-            from_head: (batch, width) what reaches the messages directly, where the head reads them.
+            from_head: (batch, width) what reaches the messages directly, where the head or a later layer
+                reads them.
         """
 
     @abstractmethod
@@ -95,6 +96,15 @@ class LayerPass(ABC):
     @abstractmethod
     def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
+
+    def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
+        """(halo, any width) the derivative at `initial_halo`; here nothing, since nothing reads it."""
+        return None
+
+    @property
+    def width(self) -> int:
+        """Of a message."""
+        return 0 if self.message is None else self.message.value.shape[1]
 
     def message_backward(self, gradients: ParameterGradients, *derivatives: Tensor | None) -> Tensor:
         """(batch, width) V̄ˡ⁻¹, of derivatives at the message that add up."""
@@ -187,6 +197,12 @@ class LinearPass(LayerPass):
         (at_message,) = by_halo.vjp(arriving, by_halo.inputs[0])
         (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
         return self.halo_message_backward(at_message, at_own, from_head)
+
+    def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
+        """(halo, any width) the derivative at `initial_halo`."""
+        by_halo = self._received_by_halo()
+        (at_read,) = by_halo.vjp(v_halo, by_halo.inputs[2])
+        return at_read
 
 
 def _or_zero(derivative: Tensor | None, like: Tensor) -> Tensor:

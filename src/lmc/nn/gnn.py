@@ -14,6 +14,7 @@ from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
 from lmc.nn.convolution import ConvolutionLayer, PNALayer
 from lmc.nn.dropout import Dropout
+from lmc.nn.hops import hops_of
 from lmc.nn.linear_convolutions import (
     GCN2ConvLayer,
     GCNConvLayer,
@@ -75,8 +76,8 @@ class GNN(Model):
         pending: list[nn.Module] = []  # what follows the convolution before
         for place, given in enumerate(layers):
             before, conv, after = _split(given, f"layers[{place}]")
-            layer, rest = _layer(conv, node_wise([*pending, *before]), f"layers[{place}]")
-            parts.append(layer)
+            found, rest = _layers(conv, node_wise([*pending, *before]), f"layers[{place}]")
+            parts += found
             pending = [*rest, *after]
         if not parts:
             raise ArgumentError("layers=[]: must be one convolution or more")
@@ -228,8 +229,8 @@ def _is_convolution(module: nn.Module) -> bool:
     return "edge_index" in signature(module.forward).parameters
 
 
-def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
-    """The layer of a convolution, and the modules of it that come after the boundary."""
+def _layers(conv: Any, message: NodeWise, name: str) -> tuple[Sequence[Layer], list[nn.Module]]:
+    """The layer of a convolution, or one for each hop, and its modules that come after the boundary."""
     from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, PNAConv, SAGEConv
 
     title = f"{name} ({type(conv).__name__})"
@@ -240,14 +241,16 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
     adds = getattr(conv, "aggr", None) in ("add", "sum")
     linear = adds or getattr(conv, "aggr", None) == "mean"
     if type(conv) is GCNConv and adds:
-        return GCNConvLayer(conv, message), []
+        return [GCNConvLayer(conv, message)], []
     if type(conv) is GCN2Conv and adds:
-        return GCN2ConvLayer(conv, message), []
+        return [GCN2ConvLayer(conv, message)], []
     if type(conv) is SAGEConv and linear and not conv.project:
-        return SAGEConvLayer(conv, message), [UnitLength()] if conv.normalize else []
+        return [SAGEConvLayer(conv, message)], [UnitLength()] if conv.normalize else []
     if type(conv) is GINConv and linear:
-        return GINConvLayer(conv, message), _flat(conv.nn)
+        return [GINConvLayer(conv, message)], _flat(conv.nn)
+    if (several := hops_of(conv, message, title)) is not None:
+        return several
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer
-    return kind(conv, message), []
+    return [kind(conv, message)], []

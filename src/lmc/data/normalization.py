@@ -50,9 +50,9 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     - `"sum"`: A;
     - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
     - `"plain mean"`, `"plain sum"`: as if every weight were one;
-    - `"chebyshev sym"`, `"chebyshev rw"`, `"chebyshev"`: 2 L / m - I, with the Laplacian L =
-      I - D^-1/2 A D^-1/2, I - A D^-1 or D - A, where A has no self-loops, D is the sum of a *column* of A, as in PyG's
-      `get_laplacian`, and m is twice the largest entry of L.
+    - `"chebyshev sym"`, `"chebyshev rw"`, `"chebyshev"`: 2 L / m - I, with the Laplacian
+      L = I - D^-1/2 A D^-1/2, I - A D^-1 or D - A, where A has no self-loops, D is the sum of a *column*
+      of A, as in PyG's `get_laplacian`, and m is twice the largest entry of L.
 
     A row or column whose sum is zero becomes zero.
 

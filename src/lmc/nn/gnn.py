@@ -14,7 +14,7 @@ from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
 from lmc.nn.convolution import ConvolutionLayer, PNALayer
 from lmc.nn.dropout import Dropout
-from lmc.nn.hops import hops_of
+from lmc.nn.hops import hops_of, keeps_input
 from lmc.nn.linear_convolutions import (
     GCN2ConvLayer,
     GCNConvLayer,
@@ -77,6 +77,9 @@ class GNN(Model):
         for place, given in enumerate(layers):
             before, conv, after = _split(given, f"layers[{place}]")
             found, rest = _layers(conv, node_wise([*pending, *before]), f"layers[{place}]")
+            if keeps_input(conv) and (place > 0 or before or encoder is not None):
+                why = "keeps what it is first given: nothing before it would be trained; must be False"
+                raise ArgumentError(f"layers[{place}] ({type(conv).__name__}): cached=True {why}")
             parts += found
             pending = [*rest, *after]
         if not parts:

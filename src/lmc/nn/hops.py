@@ -196,9 +196,8 @@ class GatedGraphConvHop(Hop):
         weight = self.conv.weight[self.place - 1]
         lacking = len(weight) - own.shape[1]
         if lacking < 0:
-            raise ArgumentError(
-                f"GatedGraphConv({len(weight)}, ..): its input has {own.shape[1]} columns, more"
-            )
+            rule = f"must be at most {len(weight)}, which it gives"
+            raise ArgumentError(f"GatedGraphConv: its input has {own.shape[1]} columns; {rule}")
         return torch.cat([aggregated @ weight[: own.shape[1]], pad(own, (0, lacking))], dim=1)
 
 
@@ -286,6 +285,13 @@ def hops_of(conv: Any, message: NodeWise, title: str) -> Hops | None:
     return Hops([kind(conv, sent, place, count) for place, sent in enumerate(messages, start=1)], after)
 
 
+def keeps_input(conv: nn.Module) -> bool:
+    """Whether it keeps what it has once made of its input, as SGConv and SSGConv do if they are `cached`."""
+    from torch_geometric import nn as pyg
+
+    return type(conv) in (pyg.SGConv, pyg.SSGConv) and bool(conv.cached)
+
+
 def _kinds() -> dict[type, tuple[type[Hop], Callable[[Any], int]]]:
     """By convolution, the layer of a hop, and how many there are."""
     from torch_geometric import nn as pyg
@@ -304,17 +310,23 @@ def _kinds() -> dict[type, tuple[type[Hop], Callable[[Any], int]]]:
 
 
 def _check(conv: Any, count: int, title: str) -> None:
+    from torch_geometric import nn as pyg
+
     if not 1 <= count <= MOST_LAYERS:
         raise ArgumentError(f"{title}: has {count} hops; must be 1 to {MOST_LAYERS}")
     if getattr(conv, "aggr", None) not in ("add", "sum"):
         raise ArgumentError(f"{title}: aggr={conv.aggr!r}; hops are linear, and exact, for aggr='add' alone")
     if getattr(conv, "dropout", 0.0) > 0:
-        what = "others at every hop; nn.Dropout before the convolution is taken"
-        raise ArgumentError(f"{title}: dropout={conv.dropout} inside of it drops {what}")
+        what = "edges" if isinstance(conv, pyg.APPNP) else "entries of its input"
+        rule = "must be 0; an nn.Dropout before it is taken"
+        raise ArgumentError(f"{title}: dropout={conv.dropout} drops {what} anew at every hop; {rule}")
     for name, module in conv.named_modules():
         if module._forward_hooks or module._forward_pre_hooks:
             where = f" on {name}" if name else ""
             raise ArgumentError(f"{title}: has a forward hook{where}, which hop by hop would not be called")
+    if isinstance(conv, pyg.SGConv | pyg.SSGConv) and type(conv.lin) is not pyg.Linear:
+        rule = "must be PyG's Linear, of which weight and bias are taken"
+        raise ArgumentError(f"{title}: its lin is a {type(conv.lin).__name__}; {rule}")
 
 
 def _between(conv: Any) -> tuple[Callable[[], NodeWise], list[nn.Module]]:

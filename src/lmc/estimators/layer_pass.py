@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -147,7 +148,7 @@ class LinearPass(LayerPass):
         if self.layer.reads_own:
             assert self.message is not None
             own = self.message.value
-        self.update = Computed(self.layer.update, received, own, self.initial)
+        self.update = Computed(partial(self.layer.update_at, self.rows), received, own, self.initial)
         return self.update.value
 
     def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
@@ -158,13 +159,15 @@ class LinearPass(LayerPass):
         if neighbours == "batch":
             block = block.keep(block.indices < self.batch.num_nodes)
         with torch.no_grad():
-            return self.layer.update(self._aggregated(block), self.sent_by_halo, self.initial_halo)
+            given = self._aggregated(block), self.sent_by_halo, self.initial_halo
+            return self.layer.update_at(self.halo_rows, *given)
 
     def _received_by_halo(self) -> Computed:
         """The halo's update; made once, when its values are mixed or when it first sends derivatives."""
         if self.halo_update is None:
             received = self._aggregated(self.batch.halo_block(self.layer.aggregation))
-            self.halo_update = Computed(self.layer.update, received, self.sent_by_halo, self.initial_halo)
+            update = partial(self.layer.update_at, self.halo_rows)
+            self.halo_update = Computed(update, received, self.sent_by_halo, self.initial_halo)
         return self.halo_update
 
     def _aggregated(self, block: CSR) -> Tensor:

@@ -21,8 +21,13 @@ from torch.nn.functional import linear, pad
 from lmc.data.normalization import Norm
 from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
+from lmc.nn.dropout import Dropout
 from lmc.nn.model import MOST_LAYERS, LinearLayer
 from lmc.nn.node_wise import Identity, NodeWise, NodeWiseModule
+from lmc.nn.rows import Rows
+
+ROOT = 1 << 20
+"""The place of ARMAConv's dropout in the address of a layer's randomness, after all parts of the message."""
 
 
 class Hop(LinearLayer):
@@ -168,7 +173,16 @@ class ChebConvHop(_OfWeights):
 
 
 class ARMAConvHop(Hop):
-    """z = A h W + x V + b for each of the stacks, one beside the other; h = act(z) of the hop before."""
+    """z = A h W + dropout(x) V + b for each of the stacks, side by side; h = act(z) of the hop before."""
+
+    def __init__(self, conv: Any, *given: Any) -> None:
+        super().__init__(conv, *given)
+        self.dropout = Dropout(conv.dropout)
+
+    def update_at(self, rows: Rows, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
+        """(rows, in or stacks * out) to (rows, stacks * out), in training with a dropout of x of its own."""
+        x = self.dropout(own if self.opens else initial, rows.within(ROOT))
+        return self.update(aggregated, x, x)
 
     def step(self, received: Tensor, x: Tensor) -> Tensor:
         """(rows, in or stacks * out) to (rows, stacks * out)."""
@@ -316,10 +330,9 @@ def _check(conv: Any, count: int, title: str) -> None:
         raise ArgumentError(f"{title}: has {count} hops; must be 1 to {MOST_LAYERS}")
     if getattr(conv, "aggr", None) not in ("add", "sum"):
         raise ArgumentError(f"{title}: aggr={conv.aggr!r}; hops are linear, and exact, for aggr='add' alone")
-    if getattr(conv, "dropout", 0.0) > 0:
-        what = "edges" if isinstance(conv, pyg.APPNP) else "entries of its input"
+    if isinstance(conv, pyg.APPNP) and conv.dropout > 0:
         rule = "must be 0; an nn.Dropout before it is taken"
-        raise ArgumentError(f"{title}: dropout={conv.dropout} drops {what} anew at every hop; {rule}")
+        raise ArgumentError(f"{title}: dropout={conv.dropout} drops edges, others at every hop; {rule}")
     for name, module in conv.named_modules():
         if module._forward_hooks or module._forward_pre_hooks:
             where = f" on {name}" if name else ""

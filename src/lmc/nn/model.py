@@ -116,11 +116,15 @@ class LinearLayer(Layer):
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         known = known_sums(graph, self.aggregation) if message is graph.x else None
         received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
-        return self.update(received, message[part], initial)
+        return self.update_at(rows, received, message[part], initial)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""
         return self.update(message, message, initial)
+
+    def update_at(self, rows: Rows, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
+        """`update` of these rows, for layers that drop some of what they read: masks depend on the rows."""
+        return self.update(aggregated, own, initial)
 
     @abstractmethod
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from torch_geometric.data import Data
+from torch_geometric.nn import ChebConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 import lmc
@@ -49,6 +50,25 @@ def test_gcn_equals_pyg(example):
     dense = torch.zeros(2 * [example.graph.num_nodes], dtype=torch.float64)
     dense.index_put_((index[1], index[0]), weight.double(), accumulate=True)
     assert torch.allclose(lmc.normalize(example.graph).to_dense(), dense, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("normalization", ["sym", "rw", None])
+@given(example=graphs())
+def test_chebyshev_equals_pyg(normalization, example):
+    """ChebConv's own, on the edges as they were given."""
+    conv = ChebConv(1, 1, 2, normalization=normalization)
+    index = torch.tensor(example.edges, dtype=torch.long).reshape(-1, 2).T
+    weight = None if example.weights is None else torch.tensor(example.weights, dtype=torch.float64)
+    nodes = example.graph.num_nodes
+    index, weight = conv.__norm__(index, nodes, weight, normalization, dtype=torch.float64)
+    assume(bool(weight.isfinite().all()))  # without an edge PyG's is 0 / 0
+    dense = torch.zeros(nodes, nodes, dtype=torch.float64)
+    dense.index_put_((index[1], index[0]), weight, accumulate=True)
+    matrix = lmc.normalize(example.graph, f"chebyshev {normalization or ''}".strip())
+    assert matrix.is_canonical()
+    assert torch.allclose(matrix.to_dense(), dense, rtol=1e-12, atol=1e-15)
+    if normalization == "sym" and example.graph.is_undirected:
+        assert normalize_transposed(example.graph, "chebyshev sym") is matrix
 
 
 def test_a_normalised_adjacency_is_computed_once():

@@ -18,8 +18,22 @@ from lmc.sparse import CSR, index_dtype
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
 
-AnyEdges = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+AnyEdges = Literal[
+    "gcn",
+    "gcn improved",
+    "gcn without loops",
+    "mean",
+    "sum",
+    "plain mean",
+    "plain sum",
+    "chebyshev sym",
+    "chebyshev rw",
+    "chebyshev",
+]
 Norm = Literal[AnyEdges, TypedNorm]
+
+OF_ALL_EDGES: tuple[Norm, ...] = ("chebyshev sym", "chebyshev rw", "chebyshev")
+"""Those whose row needs more than what the row's own sources receive: what they send, or all degrees."""
 
 # What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
 _LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
@@ -38,7 +52,10 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     - `"sum"`: A;
     - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
     - `"plain mean"`, `"plain sum"`: as if every weight were one;
-    - `"typed mean"`, `"typed sum"`: the same for each type of edges, stacked; see `typed_adjacency`.
+    - `"typed mean"`, `"typed sum"`: the same for each type of edges, stacked; see `typed_adjacency`;
+    - `"chebyshev sym"`, `"chebyshev rw"`, `"chebyshev"`: 2 L / m - I, with the Laplacian
+      L = I - D^-1/2 A D^-1/2, I - A D^-1 or D - A, where A has no self-loops, D is the sum of a *column*
+      of A, as in PyG's `get_laplacian`, and m is twice the largest entry of L.
 
     A row or column whose sum is zero becomes zero.
 
@@ -94,6 +111,8 @@ def _normalized_graph(graph: Graph, norm: Norm) -> CSR:
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency, but by types; see `normalize`."""
     checks.one_of("norm", norm, Norm)
+    if norm in OF_ALL_EDGES:
+        return _chebyshev(adjacency.without_diagonal(), norm, dtype)
     if norm.startswith("plain"):
         adjacency = adjacency.with_values(None)
     if norm in _LOOPS:
@@ -101,14 +120,7 @@ def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     symmetric = norm.startswith("gcn")
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
     if not norm.endswith("sum"):
-        degree = adjacency.row_sums()
-        negative = degree < 0
-        if bool(negative.any()):
-            row = int(negative.nonzero()[0, 0])
-            rule = f"norm={norm!r} needs sums of zero or more"
-            raise GraphError(f"edge_weight: row {row} of the adjacency sums to {degree[row]}; {rule}")
-        power = degree.pow(-0.5 if symmetric else -1.0)
-        power[degree == 0] = 0.0
+        power = _inverse(adjacency.row_sums(), 0.5 if symmetric else 1.0, norm, "row")
         factor = power[adjacency.row_ids()]
         if symmetric:
             factor = factor * power[adjacency.indices]  # first, so that A stays exactly symmetric
@@ -116,8 +128,48 @@ def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     return CSR(adjacency.indptr, adjacency.indices, values.to(dtype), adjacency.num_cols)
 
 
+def _inverse(degree: Tensor, power: float, norm: Norm, what: str) -> Tensor:
+    """degree^-power, and 0 for a degree of zero."""
+    negative = degree < 0
+    if bool(negative.any()):
+        place = int(negative.nonzero()[0, 0])
+        rule = f"norm={norm!r} needs sums of zero or more"
+        raise GraphError(f"edge_weight: {what} {place} of the adjacency sums to {degree[place]}; {rule}")
+    inverse = degree.pow(-power)
+    inverse[degree == 0] = 0.0
+    return inverse
+
+
+def _chebyshev(a: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
+    """2 L / m - I of an adjacency without self-loops; see `normalize`."""
+    sources, rows = a.indices.long(), a.row_ids()
+    weight = _ones_like(a) if a.values is None else a.values.double()
+    degree = torch.zeros(a.num_cols, dtype=torch.float64).index_add_(0, sources, weight)
+    diagonal = torch.ones_like(degree)
+    if norm == "chebyshev":
+        diagonal = degree
+    elif norm == "chebyshev rw":
+        weight = weight * _inverse(degree, 1.0, norm, "column")[sources]
+    else:
+        power = _inverse(degree, 0.5, norm, "column")
+        weight = weight * (power[rows] * power[sources])  # first, so that it stays exactly symmetric
+    largest = torch.cat([diagonal, -weight]).max()
+    scale = 1 / largest if largest > 0 else torch.zeros_like(largest)  # of 2 L / m, with m = 2 largest
+    diagonal = scale * diagonal - 1
+    off = CSR(a.indptr, a.indices, (-scale * weight).to(dtype), a.num_cols)
+    return off if not bool(diagonal.any()) else _with_diagonal(off, diagonal.to(dtype))
+
+
 def _ones_like(matrix: CSR) -> Tensor:
     return torch.ones(matrix.num_entries, dtype=torch.float64)
+
+
+def _with_diagonal(a: CSR, diagonal: Tensor) -> CSR:
+    """A, which has no diagonal entries, with these."""
+    filled = _with_self_loops(a, 0.0)
+    on = filled.indices == filled.row_ids()
+    assert filled.values is not None
+    return CSR(filled.indptr, filled.indices, filled.values.masked_scatter(on, diagonal), a.num_cols)
 
 
 def _with_self_loops(a: CSR, weight: float) -> CSR:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
+from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.layer_pass import LayerPass
 from lmc.estimators.step import Step, pass_of
@@ -60,30 +61,34 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
     encoded = step.encode(whole.nodes).value
     initial = Computed(model.initial, encoded).value if model.reads_initial else nothing
     embeddings: list[Tensor] = []
-    seen: list[Tensor] = []
+    jumped, read_again = model.jumped_to, model.read_again
+    sent: list[Tensor] = []
 
     def sent_through(place: int) -> LayerPass:
         """The layer, its messages computed."""
         before = encoded if place == 1 else embeddings[place - 2]
-        at = pass_of(model.layers[place - 1], whole, (*step.address, place), initial, nothing)
+        layer = model.layers[place - 1]
+        read = layer.what_it_reads(sent[: place - 1], initial)
+        at = pass_of(layer, whole, (*step.address, place), read, nothing)
         at.send(before, before[:0])
         return at
 
     for place in range(1, len(model.layers) + 1):
         at = sent_through(place)
         embeddings.append(at.receive())
-        if model.jumps and place > 1 and at.message is not None:
-            seen.append(at.message.value)
+        is_read = place in jumped or place in read_again
+        sent.append(at.message.value if is_read and at.message else nothing)
     if not backward:
         return ExactValues(embeddings, [])
 
-    losses = step.losses(*seen, embeddings[-1])
+    losses = step.losses(*(sent[place - 1] for place in jumped), embeddings[-1])
     *from_head, v = losses.vjp(torch.ones_like(losses.value), *losses.inputs)
+    direct, widths = Direct(jumped, from_head), [message.shape[1] for message in sent]
     auxiliaries = [v]
     for place in range(len(model.layers), 1, -1):
         at = sent_through(place)
         at.receive()
-        direct = from_head.pop() if from_head else None
-        v, _ = at.backward(v, v[:0], ParameterGradients(wanted=False), direct)
+        v, at_read = at.backward(v, v[:0], ParameterGradients(wanted=False), direct.pop(place))
+        direct.add_read(at.layer, at_read, widths[: place - 1])
         auxiliaries.insert(0, v)
     return ExactValues(embeddings, auxiliaries)

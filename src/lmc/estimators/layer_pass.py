@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -25,7 +26,7 @@ class LayerPass(ABC):
         layer: the layer.
         batch: where.
         address: (seed, step, place in the model) of the dropout masks.
-        initial: (batch, any width) what the layer reads of the model's input.
+        initial: (batch, any width) `layer.what_it_reads`.
         initial_halo: (halo, any width) the same of the halo, for `receive_halo` and `backward_halo`.
         keep_halo: whether `backward_halo` may follow; if not, the halo's memory is given back early.
     """
@@ -85,7 +86,8 @@ class LayerPass(ABC):
             v: (batch, width) V̄ˡ.
             v_halo: (halo, width) V̂ˡ.
             gradients: where the parameters' derivatives are added up.
-            from_head: (batch, width) what reaches the messages directly, where the head reads them.
+            from_head: (batch, width) what reaches the messages directly, where the head or a later layer
+                reads them.
         """
 
     @abstractmethod
@@ -95,6 +97,15 @@ class LayerPass(ABC):
     @abstractmethod
     def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
+
+    def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
+        """(halo, any width) the derivative at `initial_halo`; here nothing, since nothing reads it."""
+        return None
+
+    @property
+    def width(self) -> int:
+        """Of a message."""
+        return 0 if self.message is None else self.message.value.shape[1]
 
     def message_backward(self, gradients: ParameterGradients, *derivatives: Tensor | None) -> Tensor:
         """(batch, width) V̄ˡ⁻¹, of derivatives at the message that add up."""
@@ -137,7 +148,7 @@ class LinearPass(LayerPass):
         if self.layer.reads_own:
             assert self.message is not None
             own = self.message.value
-        self.update = Computed(self.layer.update, received, own, self.initial)
+        self.update = Computed(partial(self.layer.update_at, self.rows), received, own, self.initial)
         return self.update.value
 
     def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
@@ -148,13 +159,15 @@ class LinearPass(LayerPass):
         if neighbours == "batch":
             block = block.keep(block.indices < self.batch.num_nodes)
         with torch.no_grad():
-            return self.layer.update(self._aggregated(block), self.sent_by_halo, self.initial_halo)
+            given = self._aggregated(block), self.sent_by_halo, self.initial_halo
+            return self.layer.update_at(self.halo_rows, *given)
 
     def _received_by_halo(self) -> Computed:
         """The halo's update; made once, when its values are mixed or when it first sends derivatives."""
         if self.halo_update is None:
             received = self._aggregated(self.batch.halo_block(self.layer.aggregation))
-            self.halo_update = Computed(self.layer.update, received, self.sent_by_halo, self.initial_halo)
+            update = partial(self.layer.update_at, self.halo_rows)
+            self.halo_update = Computed(update, received, self.sent_by_halo, self.initial_halo)
         return self.halo_update
 
     def _aggregated(self, block: CSR) -> Tensor:
@@ -191,6 +204,12 @@ class LinearPass(LayerPass):
         at_message = self._returned(by_halo, arriving)
         (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
         return self.halo_message_backward(at_message, at_own, from_head)
+
+    def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
+        """(halo, any width) the derivative at `initial_halo`."""
+        by_halo = self._received_by_halo()
+        (at_read,) = by_halo.vjp(v_halo, by_halo.inputs[2])
+        return at_read
 
 
 def _or_zero(derivative: Tensor | None, like: Tensor) -> Tensor:

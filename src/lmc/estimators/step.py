@@ -20,6 +20,7 @@ from lmc.data.batch import Batch
 from lmc.data.typed_adjacency import TYPED
 from lmc.errors import ArgumentError
 from lmc.estimators.convolution_pass import ConvolutionPass
+from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.layer_pass import LayerPass, LinearPass
 from lmc.estimators.losses import Loss
@@ -79,9 +80,11 @@ class Step:
     def forward(self) -> Forward:
         """H̄ of the batch and Ĥ of the halo, layer by layer."""
         model, halo, depth = self.model, self.halo, len(self.model.layers)
-        constant = first_messages_are_features(model)
-        reads_halo = not constant or halo.incomplete_from is not None
-        reads_batch = reads_halo or model.layers[0].reads_own
+        constant, read_again = first_messages_are_features(model), model.read_again
+        updates_halo = halo.incomplete_from is not None or halo.revisits
+        reads_input = model.reads_initial or 1 in read_again
+        reads_halo = not constant or halo.incomplete_from is not None or (reads_input and halo.revisits)
+        reads_batch = reads_halo or reads_input or model.layers[0].reads_own
 
         # Line 5. Ĥ⁰ is exact: it depends on the node's own features alone.
         encoded = self.encode(self.batch.nodes) if reads_batch else None
@@ -90,15 +93,21 @@ class Step:
         initial = Computed(model.initial, z) if model.reads_initial and z is not None else None
         of_input = self._nothing() if initial is None else initial.value
         of_halo_input = self._nothing()
-        if model.reads_initial and z_halo is not None and (halo.incomplete_from or halo.revisits):
+        if model.reads_initial and z_halo is not None and updates_halo:
             of_halo_input = model.initial(z_halo)
         keep_halo = halo.revisits or (model.jumps and halo.reads_losses)
 
         passes: list[LayerPass] = []
+        sent, sent_by_halo = list[Tensor](), list[Tensor]()
         for place, layer in enumerate(model.layers, start=1):  # line 6
-            given = (self.batch, (*self.address, place), of_input, of_halo_input, keep_halo)
+            read = layer.what_it_reads(sent, of_input)
+            read_by_halo = layer.what_it_reads(sent_by_halo, of_halo_input)
+            given = (self.batch, (*self.address, place), read, read_by_halo, keep_halo)
             at = pass_of(layer, *given, constant=constant and place == 1)
             at.send(z, z_halo)
+            is_read = place in read_again
+            sent.append(at.message.value if is_read and at.message else self._nothing())
+            sent_by_halo.append(at.sent_by_halo if is_read and updates_halo else self._nothing())
             del z, z_halo  # the memory of the halo, before anything is received
             z, z_halo = at.receive(), None  # line 7: eq. (8)
             if place < depth or halo.reads_losses:  # line 8: eqs. (10) and (9)
@@ -124,19 +133,24 @@ class Step:
     def backward(self, forward: Forward, gradients: ParameterGradients) -> float:
         """V̄ of the batch and V̂ of the halo, layer by layer; gives the weighted sum of the batch's losses."""
         model, halo, passes = self.model, self.halo, forward.passes
-        loss, from_head, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
-        from_halo_losses = self._halo_losses(forward) if halo.reads_losses else []
-        v_halo = self._auxiliaries(len(passes), v, lambda: from_halo_losses[-1])
+        loss, direct, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
+        direct_halo, at_last = self._halo_losses(forward) if halo.reads_losses else (Direct(), v[:0])
+        v_halo = self._auxiliaries(len(passes), v, lambda: at_last)
         trains_before_first = any(p.requires_grad for p in model.parameters_before_first)
         at_initial: Tensor | None = None
 
         for place in range(len(passes) - 1, 0, -1):  # line 11
             at = passes.pop()
-            direct = from_head.pop() if model.jumps else None
-            before, from_layer = at.backward(v, v_halo, gradients, direct)  # line 12: eqs. (11) and (7)
-            at_initial = add(at_initial, from_layer)
-            direct_halo = from_halo_losses[place - 1] if model.jumps and halo.reads_losses else None
-            incomplete = partial(at.backward_halo, v, v_halo, direct_halo)
+            # line 12: eqs. (11) and (7)
+            before, at_read = at.backward(v, v_halo, gradients, direct.pop(place + 1))
+            if at.layer.reads:
+                widths = [before_it.width for before_it in passes]
+                direct.add_read(at.layer, at_read, widths)
+                if halo.revisits:
+                    direct_halo.add_read(at.layer, at.read_by_halo_backward(v_halo), widths)
+            else:
+                at_initial = add(at_initial, at_read)
+            incomplete = partial(at.backward_halo, v, v_halo, direct_halo.pop(place + 1))
             before = add(before, halo.back_to_batch(place, incomplete))
             halo.keep_auxiliaries(place, before)
             # The halo is read in the first layer only where something before that is trained.
@@ -148,8 +162,8 @@ class Step:
         if not trains_before_first:
             first.collect(v, gradients)  # line 15: eq. (7)
             return loss
-        at_encoded, from_layer = first.backward(v, v_halo, gradients)
-        at_initial = add(at_initial, from_layer)
+        at_encoded, at_read = first.backward(v, v_halo, gradients, direct.pop(1))
+        at_initial = add(at_initial, at_read)
         assert forward.encoded is not None
         if forward.initial is not None and at_initial is not None:
             at_encoded = at_encoded + forward.initial.vjp(at_initial, *forward.initial.inputs)[0]
@@ -161,23 +175,24 @@ class Step:
         found = self.halo.auxiliaries(layer, incomplete)
         return v.new_zeros(self.batch.num_halo, v.shape[1]) if found is None else found
 
-    def _batch_losses(
-        self, forward: Forward, gradients: ParameterGradients
-    ) -> tuple[float, list[Tensor], Tensor]:
+    def _batch_losses(self, forward: Forward, gradients: ParameterGradients) -> tuple[float, Direct, Tensor]:
         """The weighted sum of the batch's losses; their derivatives at messages that the head reads; V̄ᴸ."""
-        messages = [at.message.value for at in forward.passes[1:] if at.message] if self.model.jumps else []
-        losses = self.losses(*messages, forward.z)
+        places = self.model.jumped_to
+        messages = [forward.passes[place - 1].message for place in places]
+        losses = self.losses(*(message.value for message in messages if message), forward.z)
         ones = torch.ones_like(losses.value)
         *from_head, v = gradients.vjp(losses, ones, self.model.head.parameters(), *losses.inputs)
         weights, labelled = self.batch.weights, self.batch.train_mask[: self.batch.num_nodes]
         weighted = losses.value if weights is None else weights * losses.value
-        return float(weighted[labelled].sum()), from_head, v
+        return float(weighted[labelled].sum()), Direct(places, from_head), v
 
-    def _halo_losses(self, forward: Forward) -> list[Tensor]:
-        """(halo, width) each: derivatives of the halo's own losses at what the head reads, and V̂ᴸ."""
-        messages = [at.sent_by_halo for at in forward.passes[1:]] if self.model.jumps else []
+    def _halo_losses(self, forward: Forward) -> tuple[Direct, Tensor]:
+        """Derivatives of the halo's own losses: (halo, width) at messages that the head reads, and V̂ᴸ."""
+        places = self.model.jumped_to
+        messages = [forward.passes[place - 1].sent_by_halo for place in places]
         losses = self.losses(*messages, forward.z_halo, inside=False)
-        return losses.vjp(torch.ones_like(losses.value), *losses.inputs)
+        *from_head, v_halo = losses.vjp(torch.ones_like(losses.value), *losses.inputs)
+        return Direct(places, from_head), v_halo
 
     def losses(self, *seen: Any, inside: bool = True) -> Computed:
         """(rows,) the losses of batch or halo rows, 0 where there is no label to learn from.

@@ -14,6 +14,7 @@ from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
 from lmc.nn.convolution import ConvolutionLayer, PNALayer
 from lmc.nn.dropout import Dropout
+from lmc.nn.hops import hops_of, keeps_input
 from lmc.nn.linear_convolutions import (
     GCN2ConvLayer,
     GCNConvLayer,
@@ -40,7 +41,8 @@ class GNN(Model):
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
     GCNConv, GCN2Conv, GINConv, and SAGEConv and RGCNConv with a mean or a sum take the path of the built-in
-    models. A GCN2Conv reads what the encoder gives as its x_0.
+    models. A GCN2Conv reads what the encoder gives as its x_0. Convolutions of several hops, such as APPNP,
+    need no bipartite form: each hop is a layer.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of
@@ -76,8 +78,11 @@ class GNN(Model):
         pending: list[nn.Module] = []  # what follows the convolution before
         for place, given in enumerate(layers):
             before, conv, after = _split(given, f"layers[{place}]")
-            layer, rest = _layer(conv, node_wise([*pending, *before]), f"layers[{place}]")
-            parts.append(layer)
+            found, rest = _layers(conv, node_wise([*pending, *before]), f"layers[{place}]")
+            if keeps_input(conv) and (place > 0 or before or encoder is not None):
+                why = "keeps what it is first given: nothing before it would be trained; must be False"
+                raise ArgumentError(f"layers[{place}] ({type(conv).__name__}): cached=True {why}")
+            parts += found
             pending = [*rest, *after]
         if not parts:
             raise ArgumentError("layers=[]: must be one convolution or more")
@@ -229,8 +234,8 @@ def _is_convolution(module: nn.Module) -> bool:
     return "edge_index" in signature(module.forward).parameters
 
 
-def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
-    """The layer of a convolution, and the modules of it that come after the boundary."""
+def _layers(conv: Any, message: NodeWise, name: str) -> tuple[Sequence[Layer], list[nn.Module]]:
+    """The layer of a convolution, or one for each hop, and its modules that come after the boundary."""
     from torch_geometric.nn import (
         FastRGCNConv,
         GCN2Conv,
@@ -249,20 +254,22 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
     adds = getattr(conv, "aggr", None) in ("add", "sum")
     linear = adds or getattr(conv, "aggr", None) == "mean"
     if type(conv) is GCNConv and adds:
-        return GCNConvLayer(conv, message), []
+        return [GCNConvLayer(conv, message)], []
     if type(conv) is GCN2Conv and adds:
-        return GCN2ConvLayer(conv, message), []
+        return [GCN2ConvLayer(conv, message)], []
     if type(conv) is SAGEConv and linear and not conv.project:
-        return SAGEConvLayer(conv, message), [UnitLength()] if conv.normalize else []
+        return [SAGEConvLayer(conv, message)], [UnitLength()] if conv.normalize else []
     if type(conv) is GINConv and linear:
-        return GINConvLayer(conv, message), _flat(conv.nn)
+        return [GINConvLayer(conv, message)], _flat(conv.nn)
     if type(conv) in (RGCNConv, FastRGCNConv) and linear:
-        return RGCNConvLayer(conv, message), []
+        return [RGCNConvLayer(conv, message)], []
     if type(conv) is FastRGCNConv:
         raise ArgumentError(
             f"{title}: aggr={conv.aggr!r}; PyG's takes 'mean' and 'add', RGCNConv takes others"
         )
+    if (several := hops_of(conv, message, title)) is not None:
+        return several
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer
-    return kind(conv, message), []
+    return [kind(conv, message)], []

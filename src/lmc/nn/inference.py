@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from lmc import checks
 from lmc.data import rules
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.data.normalization import normalize
+from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.subgraph import heard, subgraph
 from lmc.errors import GraphError
 from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of
@@ -34,7 +35,8 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: A
     Besides the features one matrix of (nodes, width) is in memory at a time, and `COLUMNS` columns of one
     more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums
     (GraphSAGE, a residual) or cannot add them up (attention) has two matrices; a model whose layers read its
-    input (GCNII) has one more, and one whose head jumps to every layer has them all.
+    input (GCNII) or that of their convolution (APPNP) has one more, and one whose head jumps to every
+    convolution has them all.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
@@ -71,6 +73,9 @@ def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
 
     A hop for each layer, and one more: the weights of messages depend on all that their source receives.
     """
+    layers = [layer for layer in model.layers if isinstance(layer, LinearLayer)]
+    if any(layer.aggregation in OF_ALL_EDGES for layer in layers):
+        return None
     if graph.edge_weight is not None and bool((graph.edge_weight < 0).any()):
         return None  # the sums of rows that are cut off could be negative, which no normalisation takes
     return heard(graph, nodes, len(model.layers) + 1, most=graph.num_nodes // 2)
@@ -130,6 +135,18 @@ Onward = Callable[[Tensor, slice, Rows], Tensor]
 
 
 @dataclass(frozen=True)
+class _Before:
+    """What a layer reads besides its messages, of any rows."""
+
+    layer: Layer
+    messages: list[Tensor]
+    initial: Tensor
+
+    def __getitem__(self, part: slice) -> Tensor:
+        return self.layer.what_it_reads([message[part] for message in self.messages], self.initial[part])
+
+
+@dataclass(frozen=True)
 class _Inference:
     """A pass over the graph, some rows at a time; see `predict`."""
 
@@ -139,19 +156,26 @@ class _Inference:
 
     def run(self) -> Tensor:
         """(nodes, out) predictions."""
-        model, seen = self.model, list[Tensor]()
+        model, nothing = self.model, self.graph.x[:, :0]
+        sent: list[Tensor] = []  # into every layer so far; nothing where it is not read again
 
         def read(z: Tensor, part: slice, rows: Rows) -> Tensor:
-            return model.read([*(message[part] for message in seen), z], rows)
+            return model.read([*(sent[place - 1][part] for place in model.jumped_to), z], rows)
 
         message, initial = self._encoded()
         for place, layer in enumerate(model.layers, start=1):
-            following = None if place == len(model.layers) else model.layers[place]
-            onward = read if following is None else _sending(following)
-            message = self._through(layer, message, initial, onward, following)
-            if model.jumps and following is not None:
-                seen.append(message.whole)
+            if layer.opens and not model.jumps:
+                sent = [nothing] * len(sent)  # what the convolution before it has read
+            before = _Before(layer, list(sent), initial)
+            sent.append(message.whole if place in self._kept else nothing)
+            onward = read if place == len(model.layers) else _sending(model.layers[place])
+            message = self._through(layer, message, before, onward, place + 1)
         return message.whole
+
+    @cached_property
+    def _kept(self) -> set[int]:
+        """The layers, counted from 1, whose messages are read again."""
+        return self.model.read_again | set(self.model.jumped_to)
 
     def _encoded(self) -> tuple[_Matrix, Tensor]:
         """(nodes, width) the first messages, and what every layer reads of the model's input."""
@@ -163,10 +187,10 @@ class _Inference:
             initial = self._by_rows(lambda part, _: model.initial(z[part])).whole
         if first.message.is_identity:
             return _Matrix([z]), initial
-        return self._by_rows(lambda part, rows: first.message(z[part], rows), first), initial
+        return self._by_rows(lambda part, rows: first.message(z[part], rows), 1), initial
 
     def _through(
-        self, layer: Layer, message: _Matrix, initial: Tensor, onward: Onward, following: Layer | None
+        self, layer: Layer, message: _Matrix, before: _Before, onward: Onward, following: int
     ) -> _Matrix:
         """(nodes, width) what the boundary after a layer becomes; messages in blocks are lost."""
         if isinstance(layer, LinearLayer) and len(message.blocks) > 1:
@@ -174,39 +198,48 @@ class _Inference:
 
             def updated(part: slice, rows: Rows) -> Tensor:
                 received = message[part]
-                return onward(layer.update(received, received[:, :0], initial[part]), part, rows)
+                return onward(layer.update(received, received[:, :0], before[part]), part, rows)
 
             return self._by_rows(updated, following, room=message)
 
         def received(part: slice, rows: Rows) -> Tensor:
-            return onward(layer.of_rows(self.graph, part, message.whole, initial, rows), part, rows)
+            z = layer.of_rows(self.graph, part, message.whole, before[part], rows)
+            return onward(z, part, rows)
 
         return self._by_rows(received, following)
 
     def _by_rows(
         self,
         compute: Callable[[slice, Rows], Tensor],
-        reader: Layer | None = None,
+        reader: int = 0,
         room: _Matrix | None = None,
     ) -> _Matrix:
         """(nodes, width) from consecutive nodes to their rows.
 
         Args:
             compute: gives the rows.
-            reader: the layer that reads them; if all it wants is their sums, they are in blocks of columns.
+            reader: the layer, counted from 1, that they are sent through; if their sums are all that anything
+                reads of them, they are in blocks of columns.
             room: what they may replace.
         """
-        out, takes_sums = room, isinstance(reader, LinearLayer) and not reader.reads_own
+        out, takes_sums = room, self._takes_sums(reader)
         for start in range(0, self.graph.num_nodes, self.rows_at_once):
             nodes = torch.arange(start, min(start + self.rows_at_once, self.graph.num_nodes))
             part = slice(start, start + len(nodes))
             rows = compute(part, Rows(nodes, (0,), inside=False))
-            columns = COLUMNS if takes_sums and not self.model.jumps else rows.shape[1]
+            columns = COLUMNS if takes_sums else rows.shape[1]
             if out is None or (start == 0 and not out.fits(rows, columns)):
                 out = _Matrix.like(rows, self.graph.num_nodes, columns)
             out[part] = rows
         assert out is not None  # a graph has a node or more
         return out
+
+    def _takes_sums(self, reader: int) -> bool:
+        """Whether a layer, counted from 1, has no use for the messages themselves."""
+        if not 1 <= reader <= len(self.model.layers) or reader in self._kept:
+            return False
+        layer = self.model.layers[reader - 1]
+        return isinstance(layer, LinearLayer) and not layer.reads_own
 
 
 def _sending(layer: Layer) -> Onward:

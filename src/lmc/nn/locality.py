@@ -88,14 +88,16 @@ def check_locality(model: GNN, width: int, graph: Graph | None = None) -> bool:
 
 def _try(model: GNN, x: Tensor, edge_attr: Tensor | None, draw: Any, real: bool) -> None:
     z = _node_wise(model.encoder, x, "encoder", real)
-    initial, seen = model.initial(z), []
+    initial, seen, place = model.initial(z), list[Tensor](), -1
     layer: Any
-    for place, layer in enumerate(model.layers):
+    for layer in model.layers:
+        place += layer.opens  # of the convolution
         message = _node_wise(layer.message, z, f"layers[{place}], before the convolution", real)
+        read = layer.what_it_reads(seen, initial)
         seen.append(message)
         title = f"layers[{place}] ({type(layer.conv).__name__})"
         if not isinstance(layer, ConvolutionLayer):
-            z = _called(title, layer.update, message, message, initial)
+            z = _called(title, layer.update, message, message, read)
             continue
         columns = getattr(layer.conv, "edge_dim", None) if edge_attr is None else edge_attr.shape[1]
         known = isinstance(columns, int)
@@ -106,11 +108,13 @@ def _try(model: GNN, x: Tensor, edge_attr: Tensor | None, draw: Any, real: bool)
             if known or not layer.takes_attr:
                 raise
             raise UndecidedError from None
-    read = [*seen[1:], z]
+    read_by_head = [*(seen[place - 1] for place in model.jumped_to), z]
     if not model.jumps:
         _node_wise(model.head, z, "head", real)
         return
-    whole, half = (_called("jump", model.read, [r[:n] for r in read], _rows(n)) for n in (NODES, HALF))
+    whole, half = (
+        _called("jump", model.read, [r[:n] for r in read_by_head], _rows(n)) for n in (NODES, HALF)
+    )
     _compare("jump", whole, half)
 
 

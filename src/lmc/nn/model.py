@@ -10,7 +10,9 @@ before the non-linearity, which is the first thing that the next layer's `messag
 The second line is that of a `LinearLayer`. There `message` and `update` work node by node, and `update` is
 affine in the aggregated messages, with the same matrix for every node. So the derivative that a node sends
 to a neighbour does not depend on the neighbour's own sum. Other layers, such as attention, are in
-`convolution.py`. A head that `jumps` reads every layer: message(z¹), .., message(zᴸ⁻¹) and zᴸ.
+`convolution.py`. A convolution of several hops is several layers, of which the later ones read the node's own
+message into the first again, in place of initial(z⁰); see `hops.py`. A head that `jumps` reads every
+convolution: message(z¹), .., message(zᴸ⁻¹), as far as they go into the first layer of one, and zᴸ.
 """
 
 from __future__ import annotations
@@ -42,9 +44,26 @@ class Layer(nn.Module, ABC):
 
     Attributes:
         message: from the boundary before to what is sent: norm, non-linearity, dropout.
+        opens: whether it is the first layer of its convolution, or the only one.
+        reads: the layers of its convolution, counted backwards from 1 for the one before, whose messages it
+            reads in place of what the model's input gives. Those are the node's own: no history keeps them.
     """
 
     message: NodeWise
+    opens: bool = True
+    reads: tuple[int, ...] = ()
+
+    def what_it_reads(self, messages: Sequence[Tensor], initial: Tensor) -> Tensor:
+        """(rows, any width) what the layer reads besides its messages, of the same rows.
+
+        Args:
+            messages: (rows, any width) into each of the layers before it, from the first on.
+            initial: (rows, any width) what every layer reads of the model's input.
+        """
+        found = [messages[-back] for back in self.reads]
+        if len(found) > 1:
+            return torch.cat(found, dim=1)
+        return found[0] if found else initial
 
     def prepare_graph(self, graph: Graph) -> None:
         """Build what the layer will read of a graph in every step, ahead of the first; here, nothing."""
@@ -61,7 +80,7 @@ class Layer(nn.Module, ABC):
             graph: where.
             part: the nodes.
             message: (nodes, in) what all nodes send.
-            initial: (nodes, any width) what every layer reads of the model's input.
+            initial: (part, any width) `what_it_reads`.
             rows: the part, and the address of its randomness.
         """
 
@@ -97,7 +116,7 @@ class LinearLayer(Layer):
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         known = known_sums(graph, self.aggregation) if message is graph.x else None
         received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
-        return self.update(received, message[part], initial[part])
+        return self.update_at(rows, received, message[part], initial)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""
@@ -112,6 +131,10 @@ class LinearLayer(Layer):
         """
         return by_update(arriving)
 
+    def update_at(self, rows: Rows, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
+        """`update` of these rows, for layers that drop some of what they read: masks depend on the rows."""
+        return self.update(aggregated, own, initial)
+
     @abstractmethod
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """From what arrives to the boundary after the layer, affine in `aggregated`.
@@ -119,7 +142,7 @@ class LinearLayer(Layer):
         Args:
             aggregated: (rows, in) sums of messages; of a stacked aggregation, side by side.
             own: (rows, in) the node's own message, or (rows, 0).
-            initial: (rows, any width) what every layer reads of the model's input.
+            initial: (rows, any width) `what_it_reads`.
         """
 
 
@@ -138,7 +161,7 @@ class Model(nn.Module):
 
     Attributes:
         reads_initial: whether layers read `initial`; if not, it may be computed from nothing.
-        jumps: whether the head reads the messages of every layer beside the last boundary.
+        jumps: whether the head reads the messages of every convolution beside the last boundary.
         recipe: how it is built anew; None where settings cannot say it.
     """
 
@@ -166,6 +189,17 @@ class Model(nn.Module):
         """Those that derivatives reach through the first aggregation: the encoder's, the first message's."""
         return [*self.encoder.parameters(), *self.layers[0].message.parameters()]
 
+    @property
+    def read_again(self) -> set[int]:
+        """The layers, counted from 1, whose messages later layers read."""
+        return {place - back for place, layer in enumerate(self.layers, start=1) for back in layer.reads}
+
+    @property
+    def jumped_to(self) -> list[int]:
+        """The layers, counted from 1, whose messages the head reads: those that open later convolutions."""
+        opening = [place for place, layer in enumerate(self.layers, start=1) if layer.opens]
+        return opening[1:] if self.jumps else []
+
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build what the layers will read of a batch, and with `halo` of its halo rows, ahead of its step."""
         for layer in self.layers:
@@ -180,17 +214,18 @@ class Model(nn.Module):
         [32, 32, 10, 10]
         """
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
-        widths, seen = [], []
+        widths, seen = list[int](), list[Tensor]()
         try:
             with torch.no_grad():
                 z = self.encoder(graph.x[:1], rows)
                 initial = self.initial(z)
                 for layer in self.layers:
-                    message = layer.message(z, rows)
+                    message, read = layer.message(z, rows), layer.what_it_reads(seen, initial)
                     seen.append(message)
-                    z = layer.of_one(graph, message, initial)
+                    z = layer.of_one(graph, message, read)
                     widths.append(z.shape[1])
-                return [*widths, self.read([*seen[1:], z], rows).shape[1]]
+                read_by_head = [*(seen[place - 1] for place in self.jumped_to), z]
+                return [*widths, self.read(read_by_head, rows).shape[1]]
         except (ArgumentError, GraphError):
             raise
         except Exception as error:  # modules of users may raise anything
@@ -207,7 +242,7 @@ class Model(nn.Module):
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:
         """(rows, out) what the head makes of the boundary after the last layer, the last of `seen`.
 
-        With `jumps` it also reads what is before it there, the messages into every layer but the first.
+        With `jumps` it also reads what is before it there, the messages into every convolution but the first.
         """
         prediction: Tensor = self.head(list(seen) if self.jumps else seen[-1], rows)
         return prediction
@@ -226,12 +261,13 @@ class Model(nn.Module):
         nodes = torch.arange(graph.num_nodes)
         seed = int(torch.randint(1 << 62, ())) if self.training else 0
         z = self.encoder(graph.x, Rows(nodes, (seed, 0, 0)))
-        initial, messages = self.initial(z), []
+        initial, messages = self.initial(z), list[Tensor]()
         for place, layer in enumerate(self.layers, start=1):
-            rows = Rows(nodes, (seed, 0, place))
+            rows, read = Rows(nodes, (seed, 0, place)), layer.what_it_reads(messages, initial)
             messages.append(layer.message(z, rows))
-            z = layer.of_rows(graph, slice(None), messages[-1], initial, rows)
-        return self.read([*messages[1:], z], Rows(nodes, (seed, 0, len(self.layers) + 1)))
+            z = layer.of_rows(graph, slice(None), messages[-1], read, rows)
+        seen = [*(messages[place - 1] for place in self.jumped_to), z]
+        return self.read(seen, Rows(nodes, (seed, 0, len(self.layers) + 1)))
 
 
 def check_model(model: object) -> None:

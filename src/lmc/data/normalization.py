@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
@@ -17,10 +18,21 @@ from lmc.sparse import CSR, index_dtype
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
 
-Norm = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+NamedNorm = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
+
+
+class DerivedNorm(ABC):
+    """A normalisation made of others, equal to one of the same making; see `derived_norms.py`."""
+
+    @abstractmethod
+    def of(self, adjacency: CSR, dtype: torch.dtype) -> CSR:
+        """The normalised form of any square adjacency."""
+
+
+Norm = NamedNorm | DerivedNorm
 
 # What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
-_LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
+_LOOPS: dict[NamedNorm, float] = {"gcn": 1.0, "gcn improved": 2.0}
 
 Kept = TypeVar("Kept")
 
@@ -82,11 +94,13 @@ def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> K
 
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency; see `normalize`."""
-    checks.one_of("norm", norm, Norm)
+    if isinstance(norm, DerivedNorm):
+        return norm.of(adjacency, dtype)
+    checks.one_of("norm", norm, NamedNorm)
     if norm.startswith("plain"):
         adjacency = CSR(adjacency.indptr, adjacency.indices, None, adjacency.num_cols)
     if norm in _LOOPS:
-        adjacency = _with_self_loops(adjacency, _LOOPS[norm])
+        adjacency = with_self_loops(adjacency, _LOOPS[norm])
     symmetric = norm.startswith("gcn")
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
     if not norm.endswith("sum"):
@@ -109,7 +123,7 @@ def _ones_like(matrix: CSR) -> Tensor:
     return torch.ones(matrix.num_entries, dtype=torch.float64)
 
 
-def _with_self_loops(a: CSR, weight: float) -> CSR:
+def with_self_loops(a: CSR, weight: float) -> CSR:
     """A with a diagonal entry of this weight in every row that has none, columns kept in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)

@@ -12,8 +12,9 @@ from torch.nn.parameter import UninitializedParameter
 
 from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
-from lmc.nn.convolution import ConvolutionLayer, PNALayer
+from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.dropout import Dropout
+from lmc.nn.known_convolutions import layer_of_known
 from lmc.nn.linear_convolutions import (
     GCN2ConvLayer,
     GCNConvLayer,
@@ -85,7 +86,7 @@ class GNN(Model):
         super().__init__(node_wise(_flat(encoder)), parts, end)
         self._followers: list[nn.Module] = []
         self.jumps = jump is not None
-        self.reads_initial = any(isinstance(layer, GCN2ConvLayer) for layer in parts)
+        self.reads_initial = any(layer.reads_initial for layer in parts)
         for name, parameter in self.named_parameters():
             if isinstance(parameter, UninitializedParameter):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
@@ -230,7 +231,7 @@ def _is_convolution(module: nn.Module) -> bool:
 
 def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
     """The layer of a convolution, and the modules of it that come after the boundary."""
-    from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, PNAConv, SAGEConv
+    from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, SAGEConv
 
     title = f"{name} ({type(conv).__name__})"
     if not _is_convolution(conv):
@@ -247,7 +248,9 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
         return SAGEConvLayer(conv, message), [UnitLength()] if conv.normalize else []
     if type(conv) is GINConv and linear:
         return GINConvLayer(conv, message), _flat(conv.nn)
+    known = layer_of_known(conv, message, title)
+    if known is not None:
+        return known, []
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
-    kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer
-    return kind(conv, message), []
+    return ConvolutionLayer(conv, message), []

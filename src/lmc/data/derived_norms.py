@@ -1,6 +1,7 @@
 """Normalisations made of others: each takes an adjacency to the weights of its messages.
 
-They are put together like functions, `Averaged(Looped("plain sum"))` being D^-1 (A + I) as if every weight were one.
+They are put together like functions: `Averaged(Looped("plain sum"))` is D^-1 (A + I), as if every weight were
+one.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ class EdgesBothWays(Edges):
 class DirGNNLayer(ConvolutionLayer):
     """z = (1 - alpha) conv_in(h, edges) + alpha conv_out(h, reversed edges) + h W + b.
 
-    As PyG's, it reads neither weights nor features of edges. A batch's halo has the neighbours of both directions.
+    As PyG's, it reads neither weights nor features of edges. A batch's halo has the neighbours of both
+    directions.
 
     Args:
         conv: the DirGNNConv.
@@ -38,7 +39,11 @@ class DirGNNLayer(ConvolutionLayer):
         against: the layer of its `conv_out`.
     """
 
-    def __init__(self, conv: Any, message: NodeWise, along: ConvolutionLayer, against: ConvolutionLayer) -> None:
+    both_ways = True
+
+    def __init__(
+        self, conv: Any, message: NodeWise, along: ConvolutionLayer, against: ConvolutionLayer
+    ) -> None:
         super().__init__(conv, message)
         self.along, self.against = along, against
 
@@ -53,12 +58,15 @@ class DirGNNLayer(ConvolutionLayer):
         return _both_ways(self.along.halo_edges(batch.on(plain)), self.against.halo_edges(batch.on(reverse)))
 
     def receive(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
-        """(targets, out) what the targets make of their messages; given one way, as in a trial, it is both."""
+        """(targets, out) what the targets make of their messages.
+
+        Edges without a second direction, as in a trial, are taken for both.
+        """
         conv: Any = self.conv
         ways = (edges.along, edges.against) if isinstance(edges, EdgesBothWays) else (edges, edges)
         along = self.along.receive(ways[0], own, others, rows.within(0))
         against = self.against.receive(ways[1], own, others, rows.within(1))
-        z = conv.alpha * against + (1 - conv.alpha) * along
+        z: Tensor = conv.alpha * against + (1 - conv.alpha) * along
         return z + conv.lin(own) if conv.root_weight else z
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +25,7 @@ from lmc.nn.locality import check_locality, input_width
 from lmc.nn.model import Layer, Model
 from lmc.nn.module_context import running_on
 from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
+from lmc.nn.refusals import is_convolution, why_refused
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, lis
     if not isinstance(given, nn.Sequential):
         return [], given, []
     chain = _flat(given)
-    places = [place for place, module in enumerate(chain) if _is_convolution(module)]
+    places = [place for place, module in enumerate(chain) if is_convolution(module)]
     if len(places) != 1:
         found = ", ".join(type(module).__name__ for module in chain)
         raise ArgumentError(f"{name}: {found}: must have one convolution, not {len(places)}")
@@ -225,17 +225,11 @@ def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, lis
     return chain[:place], chain[place], chain[place + 1 :]
 
 
-def _is_convolution(module: nn.Module) -> bool:
-    return "edge_index" in signature(module.forward).parameters
-
-
 def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Module]]:
     """The layer of a convolution, and the modules of it that come after the boundary."""
     from torch_geometric.nn import GCN2Conv, GCNConv, GINConv, SAGEConv
 
     title = f"{name} ({type(conv).__name__})"
-    if not _is_convolution(conv):
-        raise ArgumentError(f"{title}: takes no edge_index; a layer is a convolution")
     if getattr(conv, "flow", "source_to_target") != "source_to_target":
         raise ArgumentError(f"{title}: flow={conv.flow!r}; must be 'source_to_target'")
     adds = getattr(conv, "aggr", None) in ("add", "sum")
@@ -251,6 +245,9 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
     known = layer_of_known(conv, message, title)
     if known is not None:
         return known, []
+    refused = why_refused(conv)
+    if refused is not None:
+        raise ArgumentError(f"{title}: {refused}")
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     return ConvolutionLayer(conv, message), []

@@ -1,6 +1,6 @@
 """Which layer a convolution of PyG has that cannot be called on a pair as it is.
 
-A new one is a function here, under the class that it is for; subclasses may have another forward, and are not meant.
+A new one is a line in `_makers`, under the very class that it is for: a subclass may have another forward.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lmc.nn.model import Layer
 from lmc.nn.node_wise import Identity, NodeWise
 from lmc.nn.paired_convolutions import AGNNLayer, PNALayer, SuperGATLayer
 from lmc.nn.pdn import PDNLayer
+from lmc.nn.refusals import why_refused
 from lmc.nn.weighed_convolutions import AddedUp, EGLayer, FALayer, GCNConvOfMessages
 
 Maker = Callable[[Any, NodeWise], Layer]
@@ -95,6 +96,9 @@ def _one_way(conv: Any) -> ConvolutionLayer:
     if isinstance(layer, SAGEConvLayer | GCNConvLayer | ClusterGCNConvLayer):
         return AddedUp(layer)
     if layer is None:
+        refused = why_refused(conv)
+        if refused is not None:
+            raise ArgumentError(f"{title}: {refused}")
         return ConvolutionLayer(conv, Identity())
     assert isinstance(layer, ConvolutionLayer)
     return layer

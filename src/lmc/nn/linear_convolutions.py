@@ -92,8 +92,8 @@ class ClusterGCNConvLayer(LinearLayer):
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, out)."""
-        z: Tensor = self.conv.lin_out(aggregated)
-        return z + self.conv.lin_root(own)
+        z: Tensor = self.conv.lin_out(aggregated) + self.conv.lin_root(own)
+        return z
 
 
 class UnitLength(nn.Module):

@@ -43,10 +43,12 @@ class Layer(nn.Module, ABC):
     Attributes:
         message: from the boundary before to what is sent: norm, non-linearity, dropout.
         reads_initial: whether it reads `initial`.
+        both_ways: whether messages also travel against the direction of the edges.
     """
 
     message: NodeWise
     reads_initial: bool = False
+    both_ways: bool = False
 
     def prepare_graph(self, graph: Graph) -> None:
         """Build what the layer will read of a graph in every step, ahead of the first; here, nothing."""

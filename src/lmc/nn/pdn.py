@@ -1,7 +1,8 @@
 """PyG's PDNConv, whose messages are weighed by a function of their edges' features.
 
-Its normalisation divides by learned degrees, of sources too. These are sums over all edges to a source, also from
-beyond the halo; the features of edges are always at hand, so the degrees are exact, in every batch.
+Its normalisation divides by learned degrees, of sources too: sums over all edges to a source, also from
+beyond the halo. Features of edges do not change, so that these sums are exact in every batch, for the price of
+the edges to the halo.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class PDNLayer(ConvolutionLayer):
         loop = ~has_loop if self.conv.add_self_loops else torch.zeros_like(has_loop)
         dtype = batch.graph.x.dtype
         arriving = None if attr is None else attr[every.values].to(dtype)
-        known = {"ends": edges.ends, "weight": None, "attr": edges.attr}
-        return EdgesWithDegrees(**known, receiver=receiver, arriving=arriving, loop=loop.to(dtype))
+        degrees = {"receiver": receiver, "loop": loop.to(dtype)}
+        return EdgesWithDegrees(edges.ends, None, edges.attr, **degrees, arriving=arriving)
 
     def receive(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         """(targets, out) what the targets make of their messages."""

@@ -94,7 +94,8 @@ class FALayer(WeighedLayer):
 class EGLayer(WeighedLayer):
     """EGConv: several aggregations of transformed messages, combined by a function of the node's own.
 
-    Every node has its self-loop. PyG, without `symnorm`, leaves out those behind the last node that has an edge.
+    Where self-loops are added, every node has one. Without `symnorm`, PyG adds none to the nodes behind the
+    last one that has an edge.
     """
 
     def __init__(self, conv: Any, message: NodeWise) -> None:

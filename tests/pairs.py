@@ -61,13 +61,13 @@ BY_OPTION = {
     ),
 }
 EVERY = EXACT | OTHER
-ALL = EVERY | EXACT_BY_OPTION | BY_OPTION
+OPTIONS = EXACT_BY_OPTION | BY_OPTION
 
 
 def parts_of(kind, depth=2, seed=0, features=5, classes=3):
     """Encoder, convolutions and head."""
     torch.manual_seed(seed)
-    convs = [ALL[kind]() for _ in range(depth)]
+    convs = [(EVERY | OPTIONS)[kind]() for _ in range(depth)]
     return nn.Linear(features, WIDTH), convs, nn.Linear(WIDTH, classes)
 
 
@@ -140,7 +140,7 @@ def gradients(model):
 def settled(model, estimator, graph, batches):
     """The mean estimate over the batches, once histories no longer change."""
     bound(estimator, model, graph)
-    for _ in range(2 * len(model.layers)):
+    for _ in range(2 * len(model.layers) - 1):
         for batch in batches:
             estimator.backward(batch)
     estimates = [gradient(model, estimator, batch) for batch in batches]

@@ -99,5 +99,5 @@ class WithDiagonal(DerivedNorm):
         before = normalized(adjacency, self.norm, torch.float64)
         assert before.values is not None  # a normalised form has weights
         on_diagonal = before.indices == before.row_ids()
-        values = torch.where(on_diagonal, 1 + self.times, 1.0) * before.values
+        values = torch.where(on_diagonal, (1 + self.times) * before.values, before.values)
         return CSR(before.indptr, before.indices, values.to(dtype), before.num_cols)

@@ -1,8 +1,8 @@
 """PyG's PDNConv, whose messages are weighed by a function of their edges' features.
 
 Its normalisation divides by learned degrees, of sources too: sums over all edges to a source, also from
-beyond the halo. Features of edges do not change, so that these sums are exact in every batch, for the price of
-the edges to the halo.
+beyond the halo. Features of edges do not change, so that these sums are exact in every batch, for the price
+of the edges to the halo.
 """
 
 from __future__ import annotations

@@ -113,6 +113,28 @@ def test_error_of_the_mean_gradient(kind):
 
 
 @pytest.mark.parametrize("kind", EVERY)
+def test_a_halo_that_has_all_its_neighbours_in_reach_is_exact(kind):
+    """Of all nodes but one, that one included: its values and derivatives are computed, not remembered."""
+    graph, (model, _) = graph_with("directed weighted"), make(kind)
+    batch = graph.batch([node for node in range(36) if node != 7])
+    assert batch.halo.tolist() == [7]
+    fresh, exact = lmc.LMC(alpha=1, score="1"), lmc.BackwardSGD()
+    found, expected = (gradient(model, bound(estimator, model, graph), batch) for estimator in (fresh, exact))
+    assert max(distance(found, expected).values()) < 1e-9
+
+
+def test_both_directions_are_cut_to_what_the_batch_sends():
+    graph, (model, _) = graph_with("directed weighted"), make("DirGNNConv of GCNConv")
+    batch = graph.batch(range(9))
+    every = model.layers[0].halo_edges(batch)
+    some = every.sent_from(batch.num_halo)
+    for one, other in ((every.along, some.along), (every.against, some.against)):
+        expected = one.ends[:, one.ends[0] >= batch.num_halo]
+        assert torch.equal(other.ends, expected)
+        assert 0 < expected.shape[1] < one.ends.shape[1]
+
+
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GraphFM])
 def test_batches_without_a_message_have_finite_gradients(kind, estimator):
     """Two isolated nodes, one of them, and one node with all its neighbours outside."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lmc.data.batch import Batch, Edges
 from lmc.data.directions import both_directions
+from lmc.data.graph import Graph
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
@@ -46,6 +47,12 @@ class DirGNNLayer(ConvolutionLayer):
     ) -> None:
         super().__init__(conv, message)
         self.along, self.against = along, against
+
+    def prepare_graph(self, graph: Graph) -> None:
+        """Find the edges of both directions, and what each convolution reads of them."""
+        plain, reverse = both_directions(graph)
+        self.along.prepare_graph(plain)
+        self.against.prepare_graph(reverse)
 
     def edges(self, batch: Batch) -> Edges:
         """What the batch receives, both ways."""

@@ -10,9 +10,10 @@ from functools import cache
 from typing import Any
 
 from lmc.errors import ArgumentError
+from lmc.nn.cluster_gcn_conv import ClusterGCNConvLayer
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.dir_gnn import DirGNNLayer
-from lmc.nn.linear_convolutions import ClusterGCNConvLayer, GCN2ConvLayer, GCNConvLayer, SAGEConvLayer
+from lmc.nn.linear_convolutions import GCN2ConvLayer, GCNConvLayer, SAGEConvLayer
 from lmc.nn.model import Layer
 from lmc.nn.node_wise import Identity, NodeWise
 from lmc.nn.paired_convolutions import AGNNLayer, PNALayer, SuperGATLayer

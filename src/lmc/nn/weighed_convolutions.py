@@ -5,19 +5,21 @@ They are not linear, so each message is sent by itself; its weight is an entry o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch, Edges
 from lmc.data.derived_norms import Looped, Plain
-from lmc.data.normalization import Norm
-from lmc.nn.convolution import CONVOLUTION, ConvolutionLayer
-from lmc.nn.linear_convolutions import ClusterGCNConvLayer, GCNConvLayer, SAGEConvLayer, normalization_of
-from lmc.nn.module_context import running_on
+from lmc.data.normalization import Norm, normalize
+from lmc.nn.cluster_gcn_conv import ClusterGCNConvLayer
+from lmc.nn.convolution import ConvolutionLayer
+from lmc.nn.linear_convolutions import GCNConvLayer, SAGEConvLayer, normalization_of
 from lmc.nn.node_wise import NodeWise
-from lmc.nn.rows import Rows
+
+if TYPE_CHECKING:
+    from lmc.data.graph import Graph
 
 
 class WeighedLayer(ConvolutionLayer):
@@ -32,7 +34,12 @@ class WeighedLayer(ConvolutionLayer):
     def __init__(self, conv: Any, message: NodeWise, norm: Norm) -> None:
         super().__init__(conv, message)
         self.norm = norm
+        self._takes_weight = self._needs_weight = True
         self.takes_attr = False
+
+    def prepare_graph(self, graph: Graph) -> None:
+        """Normalise the adjacency."""
+        normalize(graph, self.norm)
 
     def edges(self, batch: Batch) -> Edges:
         """What the batch receives, self-loops of the normalisation included."""
@@ -41,12 +48,6 @@ class WeighedLayer(ConvolutionLayer):
     def halo_edges(self, batch: Batch) -> Edges:
         """What the halo receives from within reach, self-loops of the normalisation included."""
         return batch.weighed_halo_edges(self.norm)
-
-    def receive(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
-        """(targets, out) what the targets make of their messages; without weights, each weighs one."""
-        weight = own.new_ones(edges.ends.shape[1]) if edges.weight is None else edges.weight
-        with running_on(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
-            return self.call(torch.cat([own, others]), own, edges.ends, {"weight": weight})
 
 
 class GCNConvOfMessages(WeighedLayer):
@@ -59,7 +60,7 @@ class GCNConvOfMessages(WeighedLayer):
         """(targets, out) as `GCNConv.forward` computes it, sources and targets apart."""
         conv: Any = self.conv
         x, size = (conv.lin(sources), None), (len(sources), len(targets))
-        z: Tensor = conv.propagate(index, x=x, edge_weight=given["weight"], size=size)
+        z: Tensor = conv.propagate(index, x=x, size=size, **given)
         return z if conv.bias is None else z + conv.bias
 
 
@@ -80,7 +81,7 @@ class FALayer(WeighedLayer):
         alpha = conv.att_l(sources), conv.att_r(targets)
         size = (len(sources), len(targets))
         z: Tensor = conv.propagate(
-            index, x=(sources, None), alpha=alpha, edge_weight=given["weight"], size=size
+            index, x=(sources, None), alpha=alpha, edge_weight=given["edge_weight"], size=size
         )
         conv._alpha = None  # which it keeps for those who ask for attention
         return z
@@ -109,7 +110,7 @@ class EGLayer(WeighedLayer):
         """(targets, out) as `EGConv.forward` computes it, sources and targets apart."""
         conv: Any = self.conv
         x, size = (conv.bases_lin(sources), None), (len(sources), len(targets))
-        received = conv.propagate(index, x=x, symnorm_weight=given["weight"], size=size)
+        received = conv.propagate(index, x=x, symnorm_weight=given["edge_weight"], size=size)
         kinds = conv.num_bases * len(conv.aggregators)
         weightings = conv.comb_lin(targets).view(-1, conv.num_heads, kinds)
         bases = received.view(-1, kinds, conv.out_channels // conv.num_heads)
@@ -126,7 +127,7 @@ class AddedUp(WeighedLayer):
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:
         """(targets, out) the layer's update of the sum."""
-        messages = given["weight"][:, None] * sources[index[0]]
+        messages = given["edge_weight"][:, None] * sources[index[0]]
         aggregated = sources.new_zeros(len(targets), sources.shape[1]).index_add(0, index[1], messages)
         return self.layer.update(aggregated, targets, targets[:, :0])
 

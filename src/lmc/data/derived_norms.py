@@ -18,8 +18,9 @@ from lmc.sparse import CSR
 class Plain(DerivedNorm):
     """As if every weight were one.
 
-    >>> pair = CSR(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([5.0, 7.0]), 2)
-    >>> normalized(pair, Plain("gcn"), torch.float32).to_dense().tolist()
+    >>> import lmc
+    >>> pair = lmc.Graph([[1, 0], [0, 1]], torch.eye(2), edge_weight=[5.0, 7.0])
+    >>> lmc.normalize(pair, Plain("gcn")).to_dense().tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
 
@@ -35,8 +36,9 @@ class Plain(DerivedNorm):
 class Looped(DerivedNorm):
     """With a self-loop of weight one at every node that has none.
 
-    >>> pair = CSR(torch.tensor([0, 1, 1]), torch.tensor([1]), None, 2)
-    >>> normalized(pair, Looped("plain sum"), torch.float32).to_dense().tolist()
+    >>> import lmc
+    >>> pair = lmc.Graph([[1], [0]], torch.eye(2))
+    >>> lmc.normalize(pair, Looped("plain sum")).to_dense().tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
 
@@ -51,8 +53,9 @@ class Looped(DerivedNorm):
 class Averaged(DerivedNorm):
     """The weights of a row over their number: the mean of the messages, where they would be added up.
 
-    >>> pair = CSR(torch.tensor([0, 2, 2]), torch.tensor([0, 1]), torch.tensor([5.0, 7.0]), 2)
-    >>> normalized(pair, Averaged("sum"), torch.float32).to_dense().tolist()
+    >>> import lmc
+    >>> pair = lmc.Graph([[0, 1], [0, 0]], torch.eye(2), edge_weight=[5.0, 7.0])
+    >>> lmc.normalize(pair, Averaged("sum")).to_dense().tolist()
     [[2.5, 3.5], [0.0, 0.0]]
     """
 
@@ -70,8 +73,9 @@ class Averaged(DerivedNorm):
 class Reversed(DerivedNorm):
     """Of messages that travel against the direction of their edges.
 
-    >>> pair = CSR(torch.tensor([0, 1, 1]), torch.tensor([1]), None, 2)
-    >>> normalized(pair, Reversed("sum"), torch.float32).to_dense().tolist()
+    >>> import lmc
+    >>> pair = lmc.Graph([[1], [0]], torch.eye(2))
+    >>> lmc.normalize(pair, Reversed("sum")).to_dense().tolist()
     [[0.0, 0.0], [1.0, 0.0]]
     """
 
@@ -86,8 +90,9 @@ class Reversed(DerivedNorm):
 class WithDiagonal(DerivedNorm):
     """With its own diagonal, so many times, added to it.
 
-    >>> pair = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 1, 0]), None, 2)
-    >>> normalized(pair, WithDiagonal("mean", 0.5), torch.float32).to_dense().tolist()
+    >>> import lmc
+    >>> pair = lmc.Graph([[0, 1, 0], [0, 0, 1]], torch.eye(2))
+    >>> lmc.normalize(pair, WithDiagonal("mean", 0.5)).to_dense().tolist()
     [[0.75, 0.5], [1.0, 0.0]]
     """
 

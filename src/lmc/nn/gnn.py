@@ -39,8 +39,8 @@ class GNN(Model):
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
-    GCNConv, GCN2Conv, GINConv, and SAGEConv with a mean or a sum take the path of the built-in models. A
-    GCN2Conv reads what the encoder gives as its x_0.
+    GCNConv, GCN2Conv, GINConv, ClusterGCNConv, and SAGEConv with a mean or a sum take the path of the
+    built-in models. A GCN2Conv or FAConv reads what the encoder gives as its x_0.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of
@@ -109,7 +109,7 @@ class GNN(Model):
         return super().train(mode)
 
     def initial(self, encoded: Tensor) -> Tensor:
-        """(rows, width) what a GCN2Conv reads: what the encoder gives."""
+        """(rows, width) what a GCN2Conv or a FAConv reads: what the encoder gives."""
         return encoded if self.reads_initial else encoded[:, :0]
 
     def widths(self, graph: Graph) -> list[int]:

@@ -13,62 +13,62 @@ from estimating import bound, perturbed
 WIDTH = 6
 
 
-def eg(*aggregators, **options):
-    return pyg.EGConv(WIDTH, WIDTH, list(aggregators), num_heads=2, num_bases=3, **options)
+def eg(w, *aggregators, **options):
+    return pyg.EGConv(w, w, list(aggregators), num_heads=2, num_bases=3, **options)
 
 
-def both_ways(kind, alpha=0.3, root_weight=True, **options):
-    return pyg.DirGNNConv(kind(WIDTH, WIDTH, **options), alpha, root_weight)
+def both_ways(w, kind, alpha=0.3, root_weight=True, **options):
+    return pyg.DirGNNConv(kind(w, w, **options), alpha, root_weight)
 
 
 # Sums of messages that depend on their two ends alone: settled LMC is exact.
 EXACT = {
-    "ClusterGCNConv": lambda: pyg.ClusterGCNConv(WIDTH, WIDTH, diag_lambda=0.7),
-    "DirGNNConv of GCNConv": lambda: both_ways(pyg.GCNConv),
-    "DirGNNConv of SAGEConv, mean": lambda: both_ways(pyg.SAGEConv),
-    "EGConv": lambda: eg("symnorm"),
-    "FAConv": lambda: pyg.FAConv(WIDTH, eps=0.3),
-    "GCNConv, mean": lambda: pyg.GCNConv(WIDTH, WIDTH, aggr="mean"),
-    "PDNConv": lambda: pyg.PDNConv(WIDTH, WIDTH, edge_dim=2, hidden_channels=4),
+    "ClusterGCNConv": lambda w: pyg.ClusterGCNConv(w, w, diag_lambda=0.7),
+    "DirGNNConv of GCNConv": lambda w: both_ways(w, pyg.GCNConv),
+    "DirGNNConv of SAGEConv, mean": lambda w: both_ways(w, pyg.SAGEConv),
+    "EGConv": lambda w: eg(w, "symnorm"),
+    "FAConv": lambda w: pyg.FAConv(w, eps=0.3),
+    "GCNConv, mean": lambda w: pyg.GCNConv(w, w, aggr="mean"),
+    "PDNConv": lambda w: pyg.PDNConv(w, w, edge_dim=2, hidden_channels=4),
 }
 OTHER = {
-    "AGNNConv": lambda: pyg.AGNNConv(),
-    "DirGNNConv of GATConv": lambda: both_ways(pyg.GATConv),
-    "EGConv, max and std": lambda: eg("symnorm", "max", "std"),
-    "GCNConv, max": lambda: pyg.GCNConv(WIDTH, WIDTH, aggr="max"),
-    "SuperGATConv": lambda: pyg.SuperGATConv(WIDTH, WIDTH // 2, heads=2),
+    "AGNNConv": lambda w: pyg.AGNNConv(),
+    "DirGNNConv of GATConv": lambda w: both_ways(w, pyg.GATConv),
+    "EGConv, max and std": lambda w: eg(w, "symnorm", "max", "std"),
+    "GCNConv, max": lambda w: pyg.GCNConv(w, w, aggr="max"),
+    "SuperGATConv": lambda w: pyg.SuperGATConv(w, w // 2, heads=2),
 }
 EXACT_BY_OPTION = {
-    "ClusterGCNConv, mean": lambda: pyg.ClusterGCNConv(WIDTH, WIDTH, aggr="mean", bias=False),
-    "DirGNNConv of SAGEConv, sum": lambda: both_ways(pyg.SAGEConv, root_weight=False, aggr="sum"),
-    "EGConv, without loops": lambda: eg("symnorm", "sum", add_self_loops=False, bias=False),
-    "FAConv, without loops": lambda: pyg.FAConv(WIDTH, eps=0.0, add_self_loops=False),
-    "FAConv, weights as they are": lambda: pyg.FAConv(WIDTH, eps=0.3, normalize=False),
-    "GCN2Conv, mean": lambda: pyg.GCN2Conv(WIDTH, 0.2, 0.5, 1, aggr="mean"),
-    "GCNConv, mean, without loops": lambda: pyg.GCNConv(WIDTH, WIDTH, aggr="mean", add_self_loops=False),
-    "PDNConv, without loops": lambda: pyg.PDNConv(WIDTH, WIDTH, 2, 4, add_self_loops=False, bias=False),
-    "PDNConv, as it is": lambda: pyg.PDNConv(WIDTH, WIDTH, 2, 4, normalize=False),
+    "ClusterGCNConv, mean": lambda w: pyg.ClusterGCNConv(w, w, aggr="mean", bias=False),
+    "DirGNNConv of SAGEConv, sum": lambda w: both_ways(w, pyg.SAGEConv, root_weight=False, aggr="sum"),
+    "EGConv, without loops": lambda w: eg(w, "symnorm", "sum", add_self_loops=False, bias=False),
+    "FAConv, without loops": lambda w: pyg.FAConv(w, eps=0.0, add_self_loops=False),
+    "FAConv, weights as they are": lambda w: pyg.FAConv(w, eps=0.3, normalize=False),
+    "GCN2Conv, mean": lambda w: pyg.GCN2Conv(w, 0.2, 0.5, 1, aggr="mean"),
+    "GCNConv, mean, without loops": lambda w: pyg.GCNConv(w, w, aggr="mean", add_self_loops=False),
+    "PDNConv, without loops": lambda w: pyg.PDNConv(w, w, 2, 4, add_self_loops=False, bias=False),
+    "PDNConv, as it is": lambda w: pyg.PDNConv(w, w, 2, 4, normalize=False),
 }
 BY_OPTION = {
-    "AGNNConv, without loops": lambda: pyg.AGNNConv(requires_grad=False, add_self_loops=False),
-    "DirGNNConv of SAGEConv, max": lambda: both_ways(pyg.SAGEConv, aggr="max", project=True),
-    "DirGNNConv of EGConv": lambda: both_ways(pyg.EGConv, num_heads=2, num_bases=3, aggregators=["max"]),
-    "DirGNNConv of GCNConv, max": lambda: both_ways(pyg.GCNConv, aggr="max"),
-    "EGConv, without symnorm": lambda: eg("mean", "min", "var", add_self_loops=False),
-    "GCNConv, max, as it is": lambda: pyg.GCNConv(WIDTH, WIDTH, aggr="max", normalize=False, bias=False),
-    "SuperGATConv, SD": lambda: pyg.SuperGATConv(
-        WIDTH, WIDTH, heads=2, concat=False, attention_type="SD", add_self_loops=False, bias=False
+    "AGNNConv, without loops": lambda w: pyg.AGNNConv(requires_grad=False, add_self_loops=False),
+    "DirGNNConv of SAGEConv, max": lambda w: both_ways(w, pyg.SAGEConv, aggr="max", project=True),
+    "DirGNNConv of EGConv": lambda w: both_ways(w, pyg.EGConv, num_heads=2, num_bases=3, aggregators=["max"]),
+    "DirGNNConv of GCNConv, max": lambda w: both_ways(w, pyg.GCNConv, aggr="max"),
+    "EGConv, without symnorm": lambda w: eg(w, "mean", "min", "var", add_self_loops=False),
+    "GCNConv, max, as it is": lambda w: pyg.GCNConv(w, w, aggr="max", normalize=False, bias=False),
+    "SuperGATConv, SD": lambda w: pyg.SuperGATConv(
+        w, w, heads=2, concat=False, attention_type="SD", add_self_loops=False, bias=False
     ),
 }
 EVERY = EXACT | OTHER
 OPTIONS = EXACT_BY_OPTION | BY_OPTION
 
 
-def parts_of(kind, depth=2, seed=0, features=5, classes=3):
+def parts_of(kind, depth=2, seed=0, features=5, width=WIDTH, classes=3):
     """Encoder, convolutions and head."""
     torch.manual_seed(seed)
-    convs = [(EVERY | OPTIONS)[kind]() for _ in range(depth)]
-    return nn.Linear(features, WIDTH), convs, nn.Linear(WIDTH, classes)
+    convs = [(EVERY | OPTIONS)[kind](width) for _ in range(depth)]
+    return nn.Linear(features, width), convs, nn.Linear(width, classes)
 
 
 def wrapped(encoder, convs, head, dropout=0.0):

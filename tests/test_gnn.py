@@ -181,10 +181,6 @@ REFUSED = {
         lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), Square())]),
         "layers[0] (Square): has no bipartite form, conv((x_source, x_target), edge_index)",
     ),
-    "a GCNConv that takes the maximum": (
-        lambda: lmc.from_pyg(models.GCN(5, 6, 2, 3, aggr="max")),
-        "layers[0] (GCNConv): has no bipartite form",
-    ),
     "an LSTM over neighbours, which pads them to the longest list": (
         lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
         "layers[0] (SAGEConv): mixes nodes: a row changes with what others receive",

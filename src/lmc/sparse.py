@@ -84,6 +84,20 @@ class CSR:
         indptr = self.indptr[start : stop + 1] - first
         return replace(self, indptr=indptr, indices=self.indices[first:last], values=values)
 
+    def take(self, rows: Tensor) -> CSR:
+        """The matrix of any rows, in the order that they are given in.
+
+        >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
+        >>> a.take(torch.tensor([1, 0])).to_dense().tolist()
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+        """
+        lengths = self.row_lengths()[rows]
+        indptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])
+        entry = torch.repeat_interleave(self.indptr[rows] - indptr[:-1], lengths)
+        entry += torch.arange(len(entry), dtype=entry.dtype)
+        values = None if self.values is None else self.values[entry]
+        return CSR(indptr, self.indices[entry], values, self.num_cols)
+
     def keep(self, mask: Tensor) -> CSR:
         """The matrix of the entries where `mask` (entries,) is True."""
         before = torch.zeros(self.num_entries + 1, dtype=self.indptr.dtype)

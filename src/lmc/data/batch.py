@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from lmc.data.graph import Graph
 
 
-class Edges(NamedTuple):
+@dataclass(frozen=True)
+class Edges:
     """Messages one by one, for convolutions that look at each.
 
     Attributes:
@@ -38,7 +39,14 @@ class Edges(NamedTuple):
 
     def where(self, mask: Tensor) -> Edges:
         """Those where `mask` (edges,) is True."""
-        return Edges(self.ends[:, mask], *(None if kept is None else kept[mask] for kept in self[1:]))
+        weight, attr, kind = (
+            None if kept is None else kept[mask] for kept in (self.weight, self.attr, self.type)
+        )
+        return replace(self, ends=self.ends[:, mask], weight=weight, attr=attr, type=kind)
+
+    def sent_from(self, first: int) -> Edges:
+        """Those whose source has this number or a larger one."""
+        return self.where(self.ends[0] >= first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +79,7 @@ class Batch:
     scale: float
     weights: Tensor | None = None
     _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
+    _elsewhere: dict[Graph, Batch] = field(default_factory=dict)
 
     @staticmethod
     def of(graph: Graph, nodes: Any, scale: Any = 1.0, weights: Any = None) -> Batch:
@@ -140,7 +149,7 @@ class Batch:
             return normalized(inside, norm, graph.x.dtype)
         types = graph.num_edge_types
         assert graph.edge_type is not None  # which the line above refuses
-        return typed_adjacency(inside, graph.edge_type[inside.values], types, norm, graph.x.dtype)
+        return typed_adjacency(inside, graph.edge_type[inside.values], types, str(norm), graph.x.dtype)
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
@@ -157,11 +166,22 @@ class Batch:
 
         A target thus has the same number as the source that it is, as in `edges`.
         """
-        found = self._edges_to(self.halo)
-        source, target = found.ends
+        return self._halo_first(self._edges_to(self.halo))
+
+    def weighed_edges(self, norm: Norm) -> Edges:
+        """`edges` with the weights of `block(norm)`, and with the self-loops that it adds."""
+        return _entries(self.block(norm))
+
+    def weighed_halo_edges(self, norm: Norm) -> Edges:
+        """`halo_edges` with the weights of `halo_block(norm)`, and with the self-loops that it adds."""
+        return self._halo_first(_entries(self.halo_block(norm)))
+
+    def _halo_first(self, edges: Edges) -> Edges:
+        """The same messages, halo rows before batch rows among the sources."""
+        source, target = edges.ends
         inside = source < self.num_nodes
         source = torch.where(inside, source + self.num_halo, source - self.num_nodes)
-        return found._replace(ends=torch.stack([source, target]))
+        return replace(edges, ends=torch.stack([source, target]))
 
     def _edges_to(self, rows: Tensor) -> Edges:
         graph, dtype = self.graph, self.graph.x.dtype
@@ -175,6 +195,16 @@ class Batch:
         index = torch.stack([block.indices, block.row_ids()]).long()
         weight, attr = (None if array is None else array.to(dtype) for array in (weight, attr))
         return Edges(index, weight, attr, None if kind is None else kind.long())
+
+    def arriving(self, nodes: Tensor) -> CSR:
+        """(nodes, graph's nodes) the numbers of all edges to some nodes, also from beyond the halo."""
+        return self.graph.numbered_edges.take(nodes)
+
+    def on(self, graph: Graph) -> Batch:
+        """The same rows on a graph with the same nodes and neighbours, but other edges between them; kept."""
+        if graph not in self._elsewhere:
+            self._elsewhere[graph] = type(self)(graph, self.nodes, self.halo, self.scale, self.weights)
+        return self._elsewhere[graph]
 
     @cached_property
     def induced(self) -> InducedBatch:
@@ -223,6 +253,11 @@ class Batch:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
 
 
+def _entries(block: CSR) -> Edges:
+    """A message for each entry, with its value as its weight."""
+    return Edges(torch.stack([block.indices, block.row_ids()]).long(), block.values, None)
+
+
 class InducedBatch(Batch):
     """The subgraph that a batch induces: no halo, normalised within."""
 
@@ -236,6 +271,11 @@ class InducedBatch(Batch):
         if (forward, "transposed") not in self._built:
             self._built[forward, "transposed"] = forward.transpose()
         return self._built[forward, "transposed"]
+
+    def arriving(self, nodes: Tensor) -> CSR:
+        """(nodes, graph's nodes) the numbers of the edges from within the batch."""
+        every = super().arriving(nodes)
+        return every.keep(torch.isin(every.indices, self.nodes))
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) from within the batch alone."""

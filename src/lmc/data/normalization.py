@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
@@ -30,13 +31,24 @@ AnyEdges = Literal[
     "chebyshev rw",
     "chebyshev",
 ]
-Norm = Literal[AnyEdges, TypedNorm]
+NamedNorm = Literal[AnyEdges, TypedNorm]
 
-OF_ALL_EDGES: tuple[Norm, ...] = ("chebyshev sym", "chebyshev rw", "chebyshev")
+OF_ALL_EDGES: tuple[NamedNorm, ...] = ("chebyshev sym", "chebyshev rw", "chebyshev")
 """Those whose row needs more than what the row's own sources receive: what they send, or all degrees."""
 
+
+class DerivedNorm(ABC):
+    """A normalisation made of others, equal to one of the same making; see `derived_norms.py`."""
+
+    @abstractmethod
+    def of(self, adjacency: CSR, dtype: torch.dtype) -> CSR:
+        """The normalised form of any square adjacency."""
+
+
+Norm = NamedNorm | DerivedNorm
+
 # What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
-_LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
+_LOOPS: dict[NamedNorm, float] = {"gcn": 1.0, "gcn improved": 2.0}
 
 Kept = TypeVar("Kept")
 
@@ -104,19 +116,21 @@ def _normalized_graph(graph: Graph, norm: Norm) -> CSR:
     if norm in TYPED:
         types = graph.num_edge_types
         assert graph.edge_type is not None  # which the line above refuses
-        return typed_adjacency(graph.adjacency, graph.edge_type, types, norm, graph.x.dtype)
+        return typed_adjacency(graph.adjacency, graph.edge_type, types, str(norm), graph.x.dtype)
     return normalized(graph.adjacency, norm, graph.x.dtype)
 
 
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     """The normalised form of any square adjacency, but by types; see `normalize`."""
-    checks.one_of("norm", norm, Norm)
+    if isinstance(norm, DerivedNorm):
+        return norm.of(adjacency, dtype)
+    checks.one_of("norm", norm, NamedNorm)
     if norm in OF_ALL_EDGES:
         return _chebyshev(adjacency.without_diagonal(), norm, dtype)
     if norm.startswith("plain"):
         adjacency = adjacency.with_values(None)
     if norm in _LOOPS:
-        adjacency = _with_self_loops(adjacency, _LOOPS[norm])
+        adjacency = with_self_loops(adjacency, _LOOPS[norm])
     symmetric = norm.startswith("gcn")
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
     if not norm.endswith("sum"):
@@ -166,13 +180,13 @@ def _ones_like(matrix: CSR) -> Tensor:
 
 def _with_diagonal(a: CSR, diagonal: Tensor) -> CSR:
     """A, which has no diagonal entries, with these."""
-    filled = _with_self_loops(a, 0.0)
+    filled = with_self_loops(a, 0.0)
     on = filled.indices == filled.row_ids()
     assert filled.values is not None
     return CSR(filled.indptr, filled.indices, filled.values.masked_scatter(on, diagonal), a.num_cols)
 
 
-def _with_self_loops(a: CSR, weight: float) -> CSR:
+def with_self_loops(a: CSR, weight: float) -> CSR:
     """A with one diagonal entry in every row: its last, or of this weight; columns kept in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)
@@ -182,7 +196,7 @@ def _with_self_loops(a: CSR, weight: float) -> CSR:
     if int(loops.sum()) > a.shape[0] - int(lacks.sum()):  # some row has several, one after the other
         loops[:-1] &= loops[1:] & (rows[:-1] == rows[1:])
         loops[-1] = False
-        return _with_self_loops(a.keep(~loops), weight)
+        return with_self_loops(a.keep(~loops), weight)
     added_before = torch.zeros(a.shape[0] + 1, dtype=index)
     torch.cumsum(lacks, 0, out=added_before[1:])
     indptr = a.indptr + added_before

@@ -26,27 +26,33 @@ class ConvolutionPass(LayerPass):
     def receive(self) -> Tensor:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
 
-        def received(own: Tensor, others: Tensor) -> Tensor:
-            return self.layer.receive(self.batch.edges, own, others, self.rows)
+        def updated(own: Tensor, others: Tensor, initial: Tensor) -> Tensor:
+            received = self.layer.receive(self.layer.edges(self.batch), own, others, self.rows)
+            return self.layer.update(received, initial)
 
-        self.update = Computed(received, *self._sent())
+        self.update = Computed(updated, *self._sent(), self.initial)
         return self.update.value
 
     def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
         """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach or in the batch alone."""
         if neighbours == "reach":
-            return self._received_by_halo().value
-        edges, (sent, sent_by_halo) = self.batch.halo_edges, self._sent()
-        from_batch = edges.where(edges.ends[0] >= self.batch.num_halo)
-        with torch.no_grad():
-            return self.layer.receive(from_batch, sent_by_halo, sent, self.halo_rows)
+            received = self._received_by_halo().value
+        else:
+            from_batch = self.layer.halo_edges(self.batch).sent_from(self.batch.num_halo)
+            sent, sent_by_halo = self._sent()
+            with torch.no_grad():
+                received = self.layer.receive(from_batch, sent_by_halo, sent, self.halo_rows)
+        return self.layer.update(received, self.initial_halo)
 
     def _received_by_halo(self) -> Computed:
-        """The halo's call; made once, when its values are mixed or when it first sends derivatives."""
+        """The halo's call; made once, when its values are mixed or when it first sends derivatives.
+
+        Those do not depend on what the layer reads of the model's input, which is only added to it.
+        """
         if self.halo_update is None:
 
             def received(own: Tensor, others: Tensor) -> Tensor:
-                return self.layer.receive(self.batch.halo_edges, own, others, self.halo_rows)
+                return self.layer.receive(self.layer.halo_edges(self.batch), own, others, self.halo_rows)
 
             sent, sent_by_halo = self._sent()
             self.halo_update = Computed(received, sent_by_halo, sent)
@@ -62,18 +68,19 @@ class ConvolutionPass(LayerPass):
     def backward(
         self, v: Tensor, v_halo: Tensor, gradients: ParameterGradients, from_head: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """(batch, width) eq. (11): V̄ˡ⁻¹; eq. (7) into `gradients`. It reads nothing of the model's input."""
-        at_own, _ = self.collect(v, gradients)
+        """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`."""
+        at_own, at_initial = self.collect(v, gradients)
         from_halo = None
         if v_halo.any():
             by_halo = self._received_by_halo()
             (from_halo,) = by_halo.vjp(v_halo, by_halo.inputs[1])
-        return self.message_backward(gradients, at_own, from_halo, from_head), None
+        return self.message_backward(gradients, at_own, from_halo, from_head), at_initial
 
     def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
-        """Eq. (7): what batch rows, and only they, give to the parameters; and to their own messages."""
-        (at_own,) = gradients.vjp(self.update, v, self.layer.parameters(), self.update.inputs[0])
-        return at_own, None
+        """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
+        own, _, initial = self.update.inputs
+        at_own, at_initial = gradients.vjp(self.update, v, self.layer.parameters(), own, initial)
+        return at_own, at_initial
 
     def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""

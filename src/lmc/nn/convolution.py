@@ -24,7 +24,7 @@ CONVOLUTION = 1 << 20
 
 
 class ConvolutionLayer(Layer):
-    """zˡ = conv((messages of the sources, own messages), edges).
+    """zˡ = update(conv((messages of the sources, own messages), edges), initial).
 
     Args:
         conv: the convolution; edge weights, features and types are given to it where it takes them.
@@ -44,9 +44,17 @@ class ConvolutionLayer(Layer):
 
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the lists of messages."""
-        _ = batch.edges
+        self.edges(batch)
         if halo:
-            _ = batch.halo_edges
+            self.halo_edges(batch)
+
+    def edges(self, batch: Batch) -> Edges:
+        """What the batch receives, as the convolution wants it."""
+        return batch.edges
+
+    def halo_edges(self, batch: Batch) -> Edges:
+        """What the halo receives from within reach, as the convolution wants it."""
+        return batch.halo_edges
 
     def receive(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         """(targets, out) what the targets make of their messages.
@@ -74,10 +82,20 @@ class ConvolutionLayer(Layer):
         received: Tensor = self.conv((sources, targets), index, **given)
         return received
 
+    def update(self, received: Tensor, initial: Tensor) -> Tensor:
+        """(rows, out) the boundary after the layer: what was received plus, perhaps, something of `initial`.
+
+        Args:
+            received: (rows, out) what `receive` gives.
+            initial: (rows, any width) what every layer reads of the model's input.
+        """
+        return received
+
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
-        return self.receive(batch.edges, message[part], message[batch.halo], rows)
+        received = self.receive(self.edges(batch), message[part], message[batch.halo], rows)
+        return self.update(received, initial[part])
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""
@@ -87,25 +105,4 @@ class ConvolutionLayer(Layer):
         kind = None if graph.edge_type is None else torch.zeros(1, dtype=torch.long)
         edges = Edges(torch.zeros(2, 1, dtype=torch.long), None, attr, kind)
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
-        return self.receive(edges, message, message[:0], rows)
-
-
-class PNALayer(ConvolutionLayer):
-    """PyG's PNAConv in a bipartite form, which PyG does not give it."""
-
-    def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:
-        """(targets, out) as `PNAConv.forward` computes it, sources and targets apart."""
-        conv: Any = self.conv
-        x = self._towers(sources), self._towers(targets)
-        given.setdefault("edge_attr", None)
-        received = conv.propagate(index, x=x, size=(len(sources), len(targets)), **given)
-        both = torch.cat([x[1], received], dim=-1)
-        outs = [post(both[:, tower]) for tower, post in enumerate(conv.post_nns)]
-        z: Tensor = conv.lin(torch.cat(outs, dim=1))
-        return z
-
-    def _towers(self, x: Tensor) -> Tensor:
-        conv: Any = self.conv
-        if conv.divide_input:
-            return x.view(-1, conv.towers, conv.F_in)
-        return x.view(-1, 1, conv.F_in).repeat(1, conv.towers, 1)
+        return self.update(self.receive(edges, message, message[:0], rows), initial)

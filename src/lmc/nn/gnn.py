@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,9 +11,10 @@ from torch.nn.parameter import UninitializedParameter
 
 from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
-from lmc.nn.convolution import ConvolutionLayer, PNALayer
+from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.dropout import Dropout
 from lmc.nn.hops import hops_of, keeps_input
+from lmc.nn.known_convolutions import layer_of_known
 from lmc.nn.linear_convolutions import (
     GCN2ConvLayer,
     GCNConvLayer,
@@ -26,6 +26,7 @@ from lmc.nn.locality import check_locality, input_width
 from lmc.nn.model import Layer, Model
 from lmc.nn.module_context import running_on
 from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
+from lmc.nn.refusals import is_convolution, why_refused
 from lmc.nn.rows import Rows
 from lmc.nn.typed_convolutions import RGCNConvLayer
 
@@ -40,9 +41,9 @@ class GNN(Model):
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
-    GCNConv, GCN2Conv, GINConv, and SAGEConv and RGCNConv with a mean or a sum take the path of the built-in
-    models. A GCN2Conv reads what the encoder gives as its x_0. Convolutions of several hops, such as APPNP,
-    need no bipartite form: each hop is a layer.
+    GCNConv, GCN2Conv, GINConv, ClusterGCNConv, SAGEConv and RGCNConv with a mean or a sum take the path of the
+    built-in models. A GCN2Conv or FAConv reads what the encoder gives as its x_0. Convolutions of several hops,
+    such as APPNP, need no bipartite form: each hop is a layer.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of
@@ -91,7 +92,7 @@ class GNN(Model):
         super().__init__(node_wise(_flat(encoder)), parts, end)
         self._followers: list[nn.Module] = []
         self.jumps = jump is not None
-        self.reads_initial = any(isinstance(layer, GCN2ConvLayer) for layer in parts)
+        self.reads_initial = any(layer.reads_initial for layer in parts)
         for name, parameter in self.named_parameters():
             if isinstance(parameter, UninitializedParameter):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
@@ -114,7 +115,7 @@ class GNN(Model):
         return super().train(mode)
 
     def initial(self, encoded: Tensor) -> Tensor:
-        """(rows, width) what a GCN2Conv reads: what the encoder gives."""
+        """(rows, width) what a GCN2Conv or a FAConv reads: what the encoder gives."""
         return encoded if self.reads_initial else encoded[:, :0]
 
     def widths(self, graph: Graph) -> list[int]:
@@ -222,7 +223,7 @@ def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, lis
     if not isinstance(given, nn.Sequential):
         return [], given, []
     chain = _flat(given)
-    places = [place for place, module in enumerate(chain) if _is_convolution(module)]
+    places = [place for place, module in enumerate(chain) if is_convolution(module)]
     if len(places) != 1:
         found = ", ".join(type(module).__name__ for module in chain)
         raise ArgumentError(f"{name}: {found}: must have one convolution, not {len(places)}")
@@ -230,25 +231,11 @@ def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, lis
     return chain[:place], chain[place], chain[place + 1 :]
 
 
-def _is_convolution(module: nn.Module) -> bool:
-    return "edge_index" in signature(module.forward).parameters
-
-
 def _layers(conv: Any, message: NodeWise, name: str) -> tuple[Sequence[Layer], list[nn.Module]]:
     """The layer of a convolution, or one for each hop, and its modules that come after the boundary."""
-    from torch_geometric.nn import (
-        FastRGCNConv,
-        GCN2Conv,
-        GCNConv,
-        GINConv,
-        PNAConv,
-        RGCNConv,
-        SAGEConv,
-    )
+    from torch_geometric.nn import FastRGCNConv, GCN2Conv, GCNConv, GINConv, RGCNConv, SAGEConv
 
     title = f"{name} ({type(conv).__name__})"
-    if not _is_convolution(conv):
-        raise ArgumentError(f"{title}: takes no edge_index; a layer is a convolution")
     if getattr(conv, "flow", "source_to_target") != "source_to_target":
         raise ArgumentError(f"{title}: flow={conv.flow!r}; must be 'source_to_target'")
     adds = getattr(conv, "aggr", None) in ("add", "sum")
@@ -269,7 +256,10 @@ def _layers(conv: Any, message: NodeWise, name: str) -> tuple[Sequence[Layer], l
         )
     if (several := hops_of(conv, message, title)) is not None:
         return several
+    if (known := layer_of_known(conv, message, title)) is not None:
+        return [known], []
+    if (refused := why_refused(conv)) is not None:
+        raise ArgumentError(f"{title}: {refused}")
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
-    kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer
-    return [kind(conv, message)], []
+    return [ConvolutionLayer(conv, message)], []

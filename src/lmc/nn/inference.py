@@ -78,6 +78,8 @@ def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
         return None
     if graph.edge_weight is not None and bool((graph.edge_weight < 0).any()):
         return None  # the sums of rows that are cut off could be negative, which no normalisation takes
+    if any(layer.both_ways for layer in model.layers) and not graph.is_undirected:
+        return None  # what is heard is found along the edges
     return heard(graph, nodes, len(model.layers) + 1, most=graph.num_nodes // 2)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
+from lmc.data.derived_norms import Averaged
 from lmc.data.normalization import Norm
 from lmc.nn.model import LinearLayer
 from lmc.nn.node_wise import NodeWise
@@ -24,7 +25,8 @@ class _Normalized(LinearLayer):
     def __init__(self, conv: Any, message: NodeWise) -> None:
         super().__init__()
         self.message, self.conv = message, conv
-        self.aggregation = _normalization(conv)
+        norm = normalization_of(conv)
+        self.aggregation = Averaged(norm) if conv.aggr == "mean" else norm
 
 
 class GCNConvLayer(_Normalized):
@@ -37,6 +39,8 @@ class GCNConvLayer(_Normalized):
 
 class GCN2ConvLayer(_Normalized):
     """z = p M + q N, with p = (1 - alpha) A h, q = alpha h⁰ and M, N = (1 - beta) I + beta W."""
+
+    reads_initial = True
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, width) to (rows, width)."""
@@ -88,8 +92,8 @@ def _mapped(x: Tensor, weight: Tensor, beta: float) -> Tensor:
     return torch.addmm(x, x, weight, beta=1 - beta, alpha=beta)
 
 
-def _normalization(conv: Any) -> Norm:
-    """Which normalisation of the whole graph a GCNConv or GCN2Conv asks for."""
+def normalization_of(conv: Any) -> Norm:
+    """Which normalisation of the whole graph a GCNConv or GCN2Conv asks for, before it aggregates."""
     if not conv.normalize:
         return "sum"
     if not conv.add_self_loops:

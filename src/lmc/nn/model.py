@@ -47,11 +47,15 @@ class Layer(nn.Module, ABC):
         opens: whether it is the first layer of its convolution, or the only one.
         reads: the layers of its convolution, counted backwards from 1 for the one before, whose messages it
             reads in place of what the model's input gives. Those are the node's own: no history keeps them.
+        reads_initial: whether it reads what the model's input gives.
+        both_ways: whether messages also travel against the direction of the edges.
     """
 
     message: NodeWise
     opens: bool = True
     reads: tuple[int, ...] = ()
+    reads_initial: bool = False
+    both_ways: bool = False
 
     def what_it_reads(self, messages: Sequence[Tensor], initial: Tensor) -> Tensor:
         """(rows, any width) what the layer reads besides its messages, of the same rows.

@@ -1,0 +1,36 @@
+"""A graph's edges without weights or features, as they are and the other way round."""
+
+from __future__ import annotations
+
+import copy
+from weakref import WeakKeyDictionary
+
+from lmc.data.graph import Graph
+from lmc.sparse import CSR
+
+_known: WeakKeyDictionary[Graph, tuple[Graph, Graph]] = WeakKeyDictionary()
+
+
+def both_directions(graph: Graph) -> tuple[Graph, Graph]:
+    """The graph with plain edges, and the one with every edge reversed; made once, and sharing all nodes.
+
+    >>> import torch
+    >>> path = Graph([[0, 1], [1, 2]], torch.eye(3), edge_weight=[5.0, 7.0])
+    >>> [each.to_pyg().edge_index.tolist() for each in both_directions(path)]
+    [[[0, 1], [1, 2]], [[1, 2], [0, 1]]]
+    """
+    if graph not in _known:
+        given = graph.adjacency
+        forward = CSR(given.indptr, given.indices, None, given.num_cols)
+        backward = forward.transpose()
+        plain = _with_edges(graph, forward)
+        _known[graph] = plain, plain if backward is forward else _with_edges(graph, backward)
+    return _known[graph]
+
+
+def _with_edges(graph: Graph, adjacency: CSR) -> Graph:
+    other = copy.copy(graph)  # its neighbours, if known, are the same
+    for known in ("transposed", "numbered_edges"):
+        vars(other).pop(known, None)
+    other.adjacency, other.edge_attr = adjacency, None
+    return other

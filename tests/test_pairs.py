@@ -1,0 +1,278 @@
+"""Convolutions to which PyG gives no bipartite form: the same function, the same gradients."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric import nn as pyg
+
+import lmc
+from estimating import bound, clusters_of, distance, graph_of
+from pairs import (
+    EVERY,
+    EXACT,
+    EXACT_BY_OPTION,
+    OPTIONS,
+    WIDTH,
+    by_pyg,
+    gradient,
+    gradient_by_pyg,
+    make,
+    parts_of,
+    settled,
+    wrapped,
+)
+from pyg_models import graph_with
+
+# -- the same function ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "graph_kind"),
+    [*product(EVERY, ["undirected", "directed weighted"]), *product(OPTIONS, ["directed weighted"])],
+)
+def test_predictions_and_gradients_are_those_of_pyg(kind, graph_kind):
+    """Both graphs have self-loops at some nodes, and isolated nodes at the end."""
+    graph, (model, parts) = graph_with(graph_kind), make(kind)
+    expected = by_pyg(parts, graph).detach()
+    for rows in (7, 1 << 15):
+        found = lmc.predict(graph, model, rows_at_once=rows)
+        assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+    some = [35, 3, 9]
+    assert torch.allclose(lmc.predict(graph, model, nodes=some), expected[some], rtol=1e-9, atol=1e-12)
+    full = gradient_by_pyg(model, parts, graph)
+    for estimator in (lmc.FullBatch(), lmc.LMC(0.4)):
+        found = gradient(model, bound(estimator, model, graph), graph.batch(range(graph.num_nodes)))
+        assert max(distance(found, full).values()) < 1e-9
+
+
+def test_graphs_have_what_the_tests_say():
+    for kind in ("undirected", "directed weighted"):
+        graph = graph_of(kind)
+        source, target = graph.to_pyg().edge_index
+        assert (source == target).any()
+        assert int(max(source.max(), target.max())) < graph.num_nodes - 2
+
+
+def test_pdn_without_features_of_edges_is_pygs():
+    graph = graph_of("directed")
+    model, (encoder, (first, second), head) = make("PDNConv")
+    data = graph.to_pyg()
+    expected = head(second(first(encoder(data.x), data.edge_index).tanh(), data.edge_index).tanh())
+    assert torch.allclose(lmc.predict(graph, model, rows_at_once=5), expected, rtol=1e-9)
+    with pytest.raises(lmc.ArgumentError, match="normalize=False: needs features of edges, edge_attr"):
+        lmc.predict(graph, make("PDNConv, as it is")[0])
+
+
+def test_every_node_has_its_loop_in_egconv():
+    """PyG leaves those out that are behind the last edge, so the isolated nodes are put first here."""
+    data = graph_of("directed").to_pyg()
+    data.edge_index = data.edge_index + 2
+    graph = lmc.Graph.from_pyg(lmc.Graph(data.edge_index, data.x, data.y, data.train_mask).to_pyg())
+    conv = pyg.EGConv(5, 6, ["max", "mean"], num_heads=2).double()
+    found = lmc.predict(graph, lmc.GNN([conv]), rows_at_once=9)
+    assert torch.allclose(found, conv(data.x, graph.to_pyg().edge_index), rtol=1e-9)
+
+
+# -- estimates --------------------------------------------------------------------------------------
+
+
+def batches_of(graph):
+    return list(lmc.batches(graph, clusters_of(graph)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EXACT | EXACT_BY_OPTION)
+def test_settled_lmc_averages_to_the_gradient(kind):
+    """By PyG's own gradient: weights, degrees and attention of a message are exact in every batch."""
+    graph, (model, parts) = graph_with("directed weighted"), make(kind)
+    expected = gradient_by_pyg(model, parts, graph)
+    batches = batches_of(graph)
+    found = settled(model, lmc.LMC(alpha=0), graph, batches)
+    assert max(distance(found, expected).values()) < 1e-8
+    biased = gradient(model, bound(lmc.GAS(), model, graph), batches[0])
+    assert max(distance(biased, expected).values()) > 1e-3
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EVERY)
+def test_error_of_the_mean_gradient(kind):
+    """The table of docs/models.md; `pytest -rP -k error_of_the_mean` prints it."""
+    graph, errors = graph_with("undirected"), {}
+    batches = batches_of(graph)
+    for name, estimator in {"LMC": lmc.LMC(alpha=0), "LMC 0.4": lmc.LMC(), "GAS": lmc.GAS()}.items():
+        model, parts = make(kind, depth=3)
+        full = gradient_by_pyg(model, parts, graph)
+        mean = settled(model, estimator, graph, batches)
+        flat = [torch.cat([g[n].flatten() for n in full]) for g in (mean, full)]
+        errors[name] = float((flat[0] - flat[1]).norm() / flat[1].norm())
+    print(kind, {name: f"{error:.1e}" for name, error in errors.items()})
+    assert errors["LMC"] < (1e-8 if kind in EXACT else errors["GAS"])
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_halo_that_has_all_its_neighbours_in_reach_is_exact(kind):
+    """Of all nodes but one, that one included: its values and derivatives are computed, not remembered."""
+    graph, (model, _) = graph_with("directed weighted"), make(kind)
+    batch = graph.batch([node for node in range(36) if node != 7])
+    assert batch.halo.tolist() == [7]
+    fresh, exact = lmc.LMC(alpha=1, score="1"), lmc.BackwardSGD()
+    found, expected = (gradient(model, bound(estimator, model, graph), batch) for estimator in (fresh, exact))
+    assert max(distance(found, expected).values()) < 1e-9
+
+
+def test_both_directions_are_cut_to_what_the_batch_sends():
+    graph, (model, _) = graph_with("directed weighted"), make("DirGNNConv of GCNConv")
+    batch = graph.batch(range(9))
+    every = model.layers[0].halo_edges(batch)
+    some = every.sent_from(batch.num_halo)
+    for one, other in ((every.along, some.along), (every.against, some.against)):
+        expected = one.ends[:, one.ends[0] >= batch.num_halo]
+        assert torch.equal(other.ends, expected)
+        assert 0 < expected.shape[1] < one.ends.shape[1]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GraphFM])
+def test_batches_without_a_message_have_finite_gradients(kind, estimator):
+    """Two isolated nodes, one of them, and one node with all its neighbours outside."""
+    graph, (model, _) = graph_with("undirected"), make(kind)
+    bound_to = bound(estimator(), model, graph)
+    for nodes in ([34, 35], [35], [0]):
+        assert all(g.isfinite().all() for g in gradient(model, bound_to, graph.batch(nodes)).values())
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_cluster_gcn_knows_nothing_outside_of_the_batch(kind):
+    """Its gradient is that of PyG on the subgraph, degrees included."""
+    graph, (model, parts) = graph_with("directed weighted"), make(kind)
+    nodes = [n for n in range(36) if n % 3]
+    part = lmc.Graph.from_pyg(graph.to_pyg().subgraph(torch.tensor(nodes)), num_classes=3)
+    share = int(part.train_mask.sum()) / int(graph.train_mask.sum())
+    expected = {name: share * g for name, g in gradient_by_pyg(model, parts, part).items()}
+    found = gradient(model, bound(lmc.ClusterGCN(), model, graph), graph.batch(nodes))
+    assert max(distance(found, expected).values()) < 1e-9
+
+
+# -- training ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_training_trains_the_modules_that_were_given(kind):
+    graph = graph_with("undirected")
+    options = {"parts": 4, "parts_per_batch": 2, "epochs": 2, "partition": "random"}
+    results = []
+    for background in (True, False):
+        parts = parts_of(kind)
+        model = wrapped(*parts, dropout=0.3).double()
+        before = [p.clone() for p in parts[1][0].parameters()]
+        lmc.fit(graph, model, lmc.LMC(), background=background, **options)
+        after = list(parts[1][0].parameters())
+        assert any(not torch.equal(one, other) for one, other in zip(before, after, strict=True))
+        results.append([p.detach() for p in model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+SETTINGS = {"SuperGATConv": {"lr": 5e-3}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.long) for kind in EVERY])
+def test_cora_by_small_batches_is_as_accurate_as_by_full_ones(kind, real):
+    cora = real("cora")
+    torch.manual_seed(0)
+    x = cora.x @ torch.pca_lowrank(cora.x, q=32, center=False)[2]
+    masks = (cora.train_mask, cora.val_mask, cora.test_mask)
+    ends = cora.to_pyg().edge_index
+    degree = torch.bincount(ends[1], minlength=cora.num_nodes).float()
+    attr = torch.stack([degree[ends[0]].log(), degree[ends[1]].log()], 1) if kind == "PDNConv" else None
+    graph = lmc.Graph(ends, x / x.std(), cora.y, *masks, edge_attr=attr)
+
+    def accuracy(estimator, epochs, **options):
+        right = []
+        for seed in (0, 1):
+            encoder, convs, head = parts_of(kind, seed=seed, features=32, width=32, classes=7)
+            model = wrapped(encoder, convs, head, dropout=0.5)
+            settings = {"lr": 1e-2, "weight_decay": 5e-4} | SETTINGS.get(kind, {})
+            lmc.fit(graph, model, estimator, seed=seed, epochs=epochs, **settings, **options)
+            right.append((lmc.predict(graph, model).argmax(1) == graph.y)[graph.test_mask])
+        return float(torch.cat(right).double().mean())
+
+    full = accuracy(lmc.FullBatch(), 60)
+    small = accuracy(lmc.LMC(), 20, parts=20, parts_per_batch=5)
+    print(f"{kind}: full batch {full:.3f}, LMC {small:.3f}")
+    assert small > max(full - 0.02, 0.6)
+
+
+# -- what stays refused -----------------------------------------------------------------------------
+
+
+class Interested(nn.Module):
+    """Asks for what no layer can give."""
+
+    def forward(self, x, edge_index, weather):
+        return x
+
+
+REFUSED = {
+    "positions": (
+        lambda: pyg.PointTransformerConv(WIDTH, WIDTH),
+        "layers[0] (PointTransformerConv): needs pos; a convolution is given its messages, edge_index,",
+    ),
+    "two that are needed": (
+        lambda: pyg.PPFConv(nn.Linear(WIDTH + 4, WIDTH)),
+        "layers[0] (PPFConv): needs pos and normal;",
+    ),
+    "of one's own": (Interested, "layers[0] (Interested): needs weather;"),
+    "a hypergraph": (
+        lambda: pyg.HypergraphConv(WIDTH, WIDTH),
+        "layers[0] (HypergraphConv): takes edges of any number of nodes, hyperedge_index",
+    ),
+    "signed edges": (
+        lambda: pyg.SignedConv(WIDTH, 3, first_aggr=True),
+        "layers[0] (SignedConv): takes two lists of edges",
+    ),
+    "types of nodes": (
+        lambda: pyg.HGTConv(WIDTH, WIDTH, (["a"], [("a", "to", "a")])),
+        "layers[0] (HGTConv): takes a matrix for each type of nodes",
+    ),
+    "all nodes": (
+        lambda: pyg.GPSConv(WIDTH, pyg.SAGEConv(WIDTH, WIDTH)),
+        "layers[0] (GPSConv): attends from every node to every other",
+    ),
+    "paths": (lambda: pyg.PANConv(WIDTH, WIDTH, 2), "layers[0] (PANConv): weighs paths of several hops"),
+    "all layers": (lambda: pyg.DNAConv(WIDTH), "layers[0] (DNAConv): reads the outputs of all layers"),
+    "colours": (lambda: pyg.WLConv(), "layers[0] (WLConv): gives colours"),
+    "a mesh": (lambda: pyg.MeshCNNConv(WIDTH, WIDTH), "layers[0] (MeshCNNConv): takes the edges of a mesh"),
+    "iterations": (
+        lambda: pyg.AntiSymmetricConv(WIDTH, num_iters=2),
+        "layers[0] (AntiSymmetricConv): num_iters=2: its messages travel several hops",
+    ),
+    "a maximum before a matrix that mixes it": (
+        lambda: pyg.GCN2Conv(WIDTH, 0.1, aggr="max"),
+        "layers[0] (GCN2Conv): aggr='max'; must be one of add, sum, mean",
+    ),
+    "x_0 in both directions": (
+        lambda: pyg.DirGNNConv(pyg.FAConv(WIDTH), root_weight=False),
+        "layers[0] (DirGNNConv): FAConv: reads x_0, which DirGNNConv does not give to it",
+    ),
+    "positions in both directions": (
+        lambda: pyg.DirGNNConv(pyg.PointTransformerConv(WIDTH, WIDTH)),
+        "layers[0] (DirGNNConv): PointTransformerConv: needs pos;",
+    ),
+    "another direction within": (
+        lambda: pyg.DirGNNConv(pyg.SAGEConv(WIDTH, WIDTH, flow="target_to_source")),
+        "layers[0] (DirGNNConv): SAGEConv: flow='target_to_source'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_stays_refused_is_told_why(case):
+    made, message = REFUSED[case]
+    with pytest.raises(lmc.ArgumentError) as error:
+        lmc.GNN([made()], nn.Linear(5, WIDTH))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)

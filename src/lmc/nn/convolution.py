@@ -95,7 +95,7 @@ class ConvolutionLayer(Layer):
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
         received = self.receive(self.edges(batch), message[part], message[batch.halo], rows)
-        return self.update(received, initial[part])
+        return self.update(received, initial)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""

@@ -41,9 +41,9 @@ class GNN(Model):
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
-    GCNConv, GCN2Conv, GINConv, ClusterGCNConv, SAGEConv and RGCNConv with a mean or a sum take the path of the
-    built-in models. A GCN2Conv or FAConv reads what the encoder gives as its x_0. Convolutions of several hops,
-    such as APPNP, need no bipartite form: each hop is a layer.
+    GCNConv, GCN2Conv, GINConv, ClusterGCNConv, SAGEConv and RGCNConv with a mean or a sum take the path of
+    the built-in models. A GCN2Conv or FAConv reads what the encoder gives as its x_0. Convolutions of several
+    hops, such as APPNP, need no bipartite form: each hop is a layer.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of

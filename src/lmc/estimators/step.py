@@ -126,34 +126,50 @@ class Step:
         loss, from_head, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
         from_halo_losses = self._halo_losses(forward) if halo.reads_losses else []
         v_halo = self._auxiliaries(len(passes), v, lambda: from_halo_losses[-1])
-        trains_before_first = any(p.requires_grad for p in model.parameters_before_first)
+        before_first_is_trained = trains_before_first(model)
         at_initial: Tensor | None = None
 
         for place in range(len(passes) - 1, 0, -1):  # line 11
             at = passes.pop()
             direct = from_head.pop() if model.jumps else None
-            before, from_layer = at.backward(v, v_halo, gradients, direct)  # line 12: eqs. (11) and (7)
+            before, from_layer = self._through(at, place + 1, v, v_halo, gradients, direct)  # line 12
             at_initial = add(at_initial, from_layer)
             direct_halo = from_halo_losses[place - 1] if model.jumps and halo.reads_losses else None
             incomplete = partial(at.backward_halo, v, v_halo, direct_halo)
             before = add(before, halo.back_to_batch(place, incomplete))
             halo.keep_auxiliaries(place, before)
             # The halo is read in the first layer only where something before that is trained.
-            is_read = place > 1 or trains_before_first
+            is_read = place > 1 or before_first_is_trained
             v_halo = self._auxiliaries(place, before, incomplete) if is_read else before[:0]  # line 13
             v = before
 
         first = passes.pop()
-        if not trains_before_first:
+        if not before_first_is_trained:
             first.collect(v, gradients)  # line 15: eq. (7)
             return loss
-        at_encoded, from_layer = first.backward(v, v_halo, gradients)
+        at_encoded, from_layer = self._through(first, 1, v, v_halo, gradients)
         at_initial = add(at_initial, from_layer)
         assert forward.encoded is not None
         if forward.initial is not None and at_initial is not None:
             at_encoded = at_encoded + forward.initial.vjp(at_initial, *forward.initial.inputs)[0]
         gradients.vjp(forward.encoded, at_encoded, model.encoder.parameters())
         return loss
+
+    def _through(
+        self,
+        at: LayerPass,
+        layer: int,
+        v: Tensor,
+        v_halo: Tensor,
+        gradients: ParameterGradients,
+        from_head: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(batch, width) V̄ˡ⁻¹, eq. (11), and the derivative at `initial`; eq. (7) into `gradients`."""
+        known = self.halo.derivative_at_messages(layer)
+        if known is None:
+            return at.backward(v, v_halo, gradients, from_head)
+        _, at_initial = at.collect(v, gradients)
+        return at.message_backward(gradients, known), at_initial
 
     def _auxiliaries(self, layer: int, v: Tensor, incomplete: Callable[[], Tensor]) -> Tensor:
         """(halo, width) V̂ˡ: eqs. (12) and (13)."""
@@ -205,6 +221,11 @@ def first_messages_are_features(model: Model) -> bool:
     """Whether the first layer adds up the features themselves, which is done once for all steps."""
     first = model.layers[0]
     return isinstance(first, LinearLayer) and model.encoder.is_identity and first.message.is_identity
+
+
+def trains_before_first(model: Model) -> bool:
+    """Whether derivatives are wanted before the first aggregation."""
+    return any(p.requires_grad for p in model.parameters_before_first)
 
 
 def pass_of(layer: Layer, *given: Any, constant: bool = False) -> LayerPass:

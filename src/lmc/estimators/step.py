@@ -24,6 +24,7 @@ from lmc.estimators.layer_pass import LayerPass, LinearPass
 from lmc.estimators.losses import Loss
 from lmc.estimators.placement import Placement
 from lmc.estimators.vjp import Computed, ParameterGradients, add
+from lmc.kernels.fixed_sums import total
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.rows import Rows
@@ -186,7 +187,7 @@ class Step:
         *from_head, v = gradients.vjp(losses, ones, self.model.head.parameters(), *losses.inputs)
         weights, labelled = self.batch.weights, self.batch.train_mask[: self.batch.num_nodes]
         weighted = losses.value if weights is None else weights * losses.value
-        return float(weighted[labelled].sum()), from_head, v
+        return float(total(weighted[labelled])), from_head, v
 
     def _halo_losses(self, forward: Forward) -> list[Tensor]:
         """(halo, width) each: derivatives of the halo's own losses at what the head reads, and V̂ᴸ."""

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -39,6 +40,19 @@ class FixedOrder(TorchFunctionMode):
     ) -> Any:
         """The call, by what stands in for the function."""
         return REPLACED.get(function, function)(*args, **(kwargs or {}))
+
+
+def first_compiled(model: nn.Module) -> str | None:
+    """The name of the first module whose inside `FixedOrder` does not see, if there is one.
+
+    >>> first_compiled(nn.Sequential(nn.ReLU(), nn.ELU())) is None
+    True
+    """
+
+    def is_compiled(part: nn.Module) -> bool:  # by torch.jit, or by torch.compile
+        return isinstance(part, torch.jit.ScriptModule) or hasattr(part, "_orig_mod")
+
+    return next((name for name, part in model.named_modules() if is_compiled(part)), None)
 
 
 # -- sums ----------------------------------------------------------------------------------------
@@ -147,37 +161,33 @@ def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return product + spread(bias, tuple(product.shape))
 
 
-def _with_single_entries_spread(function: Any, *operands: Any, **options: Any) -> Any:
-    """A function of entries; those that many entries read are of one tensor, or one parameter."""
+def _with_parameters_spread(function: Any, *operands: Any, **options: Any) -> Any:
+    """A function of each entry of its operands, where one of them may have a single entry for all."""
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
-    if any(operand.numel() == 1 and operand.requires_grad for operand in tensors):
-        shape = torch.broadcast_tensors(*tensors)[0].shape
-        if shape.numel() > 1:
-            operands = tuple(
-                spread(operand, tuple(shape))
-                if isinstance(operand, Tensor) and operand.numel() == 1
-                else operand
-                for operand in operands
-            )
-    return function(*operands, **options)
+    shape = numpy.broadcast_shapes(*(operand.shape for operand in tensors))
+
+    def is_read_by_many(operand: Any) -> bool:
+        single = isinstance(operand, Tensor) and operand.requires_grad and operand.numel() == 1
+        return single and torch.Size(shape).numel() > 1
+
+    spread_out = (spread(operand, shape) if is_read_by_many(operand) else operand for operand in operands)
+    return function(*spread_out, **options)
 
 
 # -- functions of each entry ---------------------------------------------------------------------
 
 
-def _in_whole_vectors(function: Any, z: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """A function of each entry, with zeros after the last, so that every thread has whole vectors."""
-    in_place = options.get("inplace", False)
-    size = z.numel()
+def _in_whole_vectors(function: Any, z: Any, *arguments: Any, **options: Any) -> Any:
+    """A function of each entry, with ones after the last, so that every thread has whole vectors."""
+    of_one = isinstance(z, Tensor) and not any(isinstance(each, Tensor) for each in arguments)
+    size = z.numel() if of_one and z.device.type == "cpu" else 0
     threads = max(1, min(torch.get_num_threads(), -(-size // PIECE)))
     missing = -size % (VECTOR * threads)
-    of_one = isinstance(z, Tensor) and not any(isinstance(each, Tensor) for each in arguments)
-    if not missing or not of_one or z.device.type != "cpu":
-        found: Tensor = function(z, *arguments, **options)
-        return found
-    options = options | {"inplace": False} if in_place else options
-    padded = functional.pad(z.reshape(-1), (0, missing))
-    found = function(padded, *arguments, **options)[:size].view(z.shape)
+    if not missing:
+        return function(z, *arguments, **options)
+    in_place = options.pop("inplace", False)
+    whole = functional.pad(z.reshape(-1), (0, missing), value=1.0)
+    found = function(whole, *arguments, **options)[:size].view(z.shape)
     return z.copy_(found) if in_place else found
 
 
@@ -192,7 +202,8 @@ def softmax(z: Tensor, dim: int | None = None, *_: Any, **options: Any) -> Tenso
 def glu(z: Tensor, dim: int = -1) -> Tensor:
     """As `torch.nn.functional.glu`."""
     value, gate = z.chunk(2, dim)
-    return value * _in_whole_vectors(torch.sigmoid, gate)
+    opened: Tensor = _in_whole_vectors(torch.sigmoid, gate)
+    return value * opened
 
 
 ELEMENTWISE = (
@@ -214,5 +225,5 @@ REPLACED: dict[Any, Callable[..., Any]] = {
     functional.softmin: lambda z, *given, **options: softmax(-z, *given, **options),
     functional.glu: glu,
     **{function: partial(_in_whole_vectors, function) for function in ELEMENTWISE},
-    **{function: partial(_with_single_entries_spread, function) for function in ARITHMETIC},
+    **{function: partial(_with_parameters_spread, function) for function in ARITHMETIC},
 }

@@ -149,7 +149,7 @@ def trained(make, task="multiclass", nodes=2001):
 
     def run():
         torch.manual_seed(0)
-        model = make(graph.num_features, WIDTH, 2, 1 if task == "regression" else graph.num_classes)
+        model = make(graph.num_features, WIDTH + 1, 2, 1 if task == "regression" else graph.num_classes)
         model = model if isinstance(model, lmc.GCN | lmc.GCNII) else lmc.from_pyg(model)
         estimator = lmc.LMC()
         estimator.bind(model, graph)

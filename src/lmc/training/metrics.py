@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
@@ -107,7 +108,7 @@ def root_mean_squared_error(prediction: Tensor, y: Tensor) -> float:
     2.0000000000000004
     """
     squares = (prediction.double() - y.double().reshape(prediction.shape)).square()
-    return float((total(squares) / squares.numel()).sqrt())
+    return math.sqrt(float(total(squares) / squares.numel()))
 
 
 def mean_absolute_error(prediction: Tensor, y: Tensor) -> float:

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from torch_geometric.nn import LayerNorm
 
 import lmc
 from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
@@ -97,6 +98,44 @@ def test_settled_lmc_averages_to_the_gradient_where_aggregation_is_linear(kind, 
     assert max(distance(found, expected).values()) < 1e-8
     _, biased = gradient(bound(lmc.GAS(), model, graph), graph.batch(range(9), scale=4.0))
     assert max(distance(biased, expected).values()) > 1e-3
+
+
+THEOREM_1 = {
+    "plain": {"num_layers": 3},
+    "jk max, dropout": {"num_layers": 3, "jk": "max", "dropout": 0.4},
+    "layer norm, elu": {"num_layers": 3, "norm": LayerNorm(6, mode="node"), "act": "elu"},
+}
+
+
+def without_own_dropout(model):
+    """PyG's models hand their dropout on to their convolutions, which draw it anew for each call."""
+    for conv in model.convs:
+        for part in conv.modules():
+            own = getattr(part, "dropout", None)
+            if isinstance(own, (float, list)):
+                part.dropout = 0.0 if isinstance(own, float) else [0.0] * len(own)
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "options"), [*product(EVERY, THEOREM_1), *((kind, None) for kind in PARTICULAR)]
+)
+def test_backward_sgd_is_unbiased_for_every_convolution(kind, options):
+    """Theorem 1, with the dropout masks of one step."""
+    graph = graph_with("directed weighted")
+    model = without_own_dropout(make(kind, **THEOREM_1.get(options, {})))
+    wrapped = lmc.from_pyg(model)
+    whole = graph.batch(range(graph.num_nodes))
+    expected = own_gradient(model, bound(lmc.FullBatch(), wrapped, graph), whole)
+    estimator = bound(lmc.BackwardSGD(), wrapped, graph)
+    mean = {name: torch.zeros_like(g) for name, g in expected.items()}
+    unequal = torch.tensor([0] * 18 + [1] * 10 + [2] * 7 + [3])
+    with estimator.frozen():
+        for batch in lmc.batches(graph, unequal):
+            for name, g in own_gradient(model, estimator, batch).items():
+                mean[name] += g / 4
+    assert max(distance(mean, expected).values()) < 1e-9
 
 
 @pytest.mark.slow

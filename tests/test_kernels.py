@@ -41,6 +41,8 @@ def test_loops_over_rows_equal_their_twins(rows, width, dtype, threads):
     try:
         for one, other in zip(fast.moments(z), plain.moments(z), strict=True):
             assert close(one, other, dtype)
+        for one, other in zip(fast.sums(d, z), plain.sums(d, z), strict=True):
+            assert torch.allclose(one, other, rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-4)
         for given_keys, p in ((None, 0.0), (keys, 0.5), (keys, 0.1)):
             found, expected = (k.activate(z, scale, shift, given_keys, p) for k in (fast, plain))
             assert close(found, expected, dtype)

@@ -6,14 +6,16 @@ from dataclasses import fields
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import GATConv
+from torch_geometric.nn import GATConv, SAGEConv, TransformerConv
 
 import lmc
 from estimating import EVERY, MODELS, bound, clusters_of, distance, full_gradient, gcn, gradient, graph_of
 from lmc.batching.samplers import BatchOptions, between_clusters
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MemoryHistory
+from pyg_models import graph_with
 
 # -- weights of nodes -------------------------------------------------------------------------------
 
@@ -36,9 +38,22 @@ def test_an_estimate_is_linear_in_the_weights_of_its_nodes(name):
         assert max(distance(found, expected).values()) < 1e-10
 
 
-def test_nodes_drawn_with_unequal_chances_average_to_the_gradient():
+def attention():
+    """Attention to features of edges, between an encoder, a linear convolution and a head."""
+    torch.manual_seed(0)
+    layers = [
+        TransformerConv(6, 4, heads=2, edge_dim=2),
+        nn.Sequential(nn.LayerNorm(8), nn.PReLU(), nn.Dropout(0.3), SAGEConv(8, 6)),
+        nn.Sequential(nn.Linear(6, 6), nn.ELU(), TransformerConv(6, 5, edge_dim=2, beta=True)),
+    ]
+    encoder = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Dropout(0.2))
+    return lmc.GNN(layers, encoder, nn.Sequential(nn.Tanh(), nn.Linear(5, 3))).double()
+
+
+@pytest.mark.parametrize("make", [lambda: gcn(3, linear_in=True, linear_out=True), attention])
+def test_nodes_drawn_with_unequal_chances_average_to_the_gradient(make):
     """Every pair of four groups of nodes has a chance of its own; weights are one over a node's chance."""
-    graph, model = graph_of("undirected"), gcn(3, linear_in=True, linear_out=True)
+    graph, model = graph_with("undirected"), make()
     loss, expected = full_gradient(model, graph)
     group = torch.arange(graph.num_nodes) % 4
     chances = dict(zip(itertools.combinations(range(4), 2), (0.3, 0.05, 0.1, 0.25, 0.1, 0.2), strict=True))
@@ -49,7 +64,8 @@ def test_nodes_drawn_with_unequal_chances_average_to_the_gradient():
         nodes = torch.isin(group, torch.tensor(pair)).nonzero().flatten()
         weights = [1 / of_group[g] for g in group[nodes].tolist()]
         weights = torch.tensor(weights, dtype=torch.float64)
-        part, found = gradient(estimator, graph.batch(nodes, weights=weights))
+        with estimator.frozen():
+            part, found = gradient(estimator, graph.batch(nodes, weights=weights))
         mean_loss += chance * part
         mean = {name: mean[name] + chance * found[name] for name in mean}
     assert mean_loss == pytest.approx(loss, rel=1e-12)

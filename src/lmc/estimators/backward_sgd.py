@@ -14,9 +14,11 @@ from lmc.estimators.halo import HaloPolicy
 class BackwardSGD(Estimator):
     """The sum over batch rows of equations (6) and (7), at exact embeddings and auxiliary variables.
 
-    Each step passes over the whole graph: a reference to measure others by, not a way to train. A batch
-    norm in training mode normalises the batch by its own statistics, as for every estimator; only without
-    one is the estimate unbiased.
+    Each step passes over the whole graph: a reference to measure others by, not a way to train. The estimate
+    is unbiased (Theorem 1) for every convolution, linear or not, at the dropout masks of the step. Two
+    things are not a node's own, and leave a bias: a batch norm in training mode, which normalises the
+    batch by its own statistics, as for every estimator; and dropout within a convolution, as attention may
+    have, which is drawn for each call.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)

@@ -26,6 +26,7 @@ from lmc.estimators.losses import Loss, loss_of
 from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
+from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LinearLayer, Model, boundary_widths
 from lmc.nn.module_context import without_autocast
 
@@ -115,6 +116,12 @@ class Estimator(ABC):
                 stacklevel=2,
             )
         seed, widths = checks.whole_number("seed", seed, 0), boundary_widths(model, graph)
+        if compiled := first_compiled(model):
+            warnings.warn(
+                f"{compiled}: is compiled, so its sums may depend on the number of threads; "
+                "with the same number, or without compilation, a run gives the same bytes",
+                stacklevel=2,
+            )
         keep_large_buffers()
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths = loss or loss_of(graph.task), widths

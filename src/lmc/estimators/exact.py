@@ -12,8 +12,9 @@ from lmc.data.batch import Batch
 from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.layer_pass import LayerPass
-from lmc.estimators.step import Step, pass_of
-from lmc.estimators.vjp import Computed, ParameterGradients
+from lmc.estimators.step import Step, pass_of, trains_before_first
+from lmc.estimators.vjp import Computed, ParameterGradients, add
+from lmc.nn.model import LinearLayer
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,20 @@ class ExactValues:
     Attributes:
         embeddings: zˡ of all nodes, l = 1 .. L.
         auxiliaries: Vˡ of all nodes, l = 1 .. L; empty if they were not asked for.
+        at_messages: by layer, the derivative of all losses at what every node sends in it; of the layers
+            whose aggregation is not linear.
     """
 
     embeddings: list[Tensor]
     auxiliaries: list[Tensor]
+    at_messages: dict[int, Tensor]
 
 
 class ExactHalo(HaloPolicy):
-    """The halo's exact values.
+    """The halo's exact values, and what it sends back to the batch.
+
+    Where the aggregation is linear, V of the halo is enough to know the latter. Where it is not, it depends
+    on all that the halo itself receives, some of it out of reach: there it comes from the whole graph.
 
     Args:
         values: of the whole graph.
@@ -38,7 +45,7 @@ class ExactHalo(HaloPolicy):
     """
 
     def __init__(self, values: ExactValues, batch: Batch) -> None:
-        self._values, self._nodes = values, batch.halo
+        self._values, self._nodes, self._inside = values, batch.halo, batch.nodes
 
     def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
         """(halo, width) Hˡ."""
@@ -47,6 +54,11 @@ class ExactHalo(HaloPolicy):
     def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
         """(halo, width) Vˡ."""
         return self._values.auxiliaries[layer - 1][self._nodes]
+
+    def derivative_at_messages(self, layer: int) -> Tensor | None:
+        """(batch, width) of all losses at what batch rows send, where the layer is not linear."""
+        at_messages = self._values.at_messages.get(layer)
+        return None if at_messages is None else at_messages[self._inside]
 
 
 def exact_values(step: Step, backward: bool = True) -> ExactValues:
@@ -79,16 +91,27 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
         is_read = place in jumped or place in read_again
         sent.append(at.message.value if is_read and at.message else nothing)
     if not backward:
-        return ExactValues(embeddings, [])
+        return ExactValues(embeddings, [], {})
 
     losses = step.losses(*(sent[place - 1] for place in jumped), embeddings[-1])
     *from_head, v = losses.vjp(torch.ones_like(losses.value), *losses.inputs)
     direct, widths = Direct(jumped, from_head), [message.shape[1] for message in sent]
-    auxiliaries = [v]
-    for place in range(len(model.layers), 1, -1):
+    auxiliaries: list[Tensor] = []
+    at_messages: dict[int, Tensor] = {}
+    values_only = ParameterGradients(wanted=False)
+    for place in range(len(model.layers), 0, -1):
+        auxiliaries.insert(0, v)
+        is_linear = isinstance(model.layers[place - 1], LinearLayer)
+        if place == 1 and (is_linear or not trains_before_first(model)):
+            break  # nobody asks for what is before the first layer
         at = sent_through(place)
         at.receive()
-        v, at_read = at.backward(v, v[:0], ParameterGradients(wanted=False), direct.pop(place))
-        direct.add_read(at.layer, at_read, widths[: place - 1])
-        auxiliaries.insert(0, v)
-    return ExactValues(embeddings, auxiliaries)
+        if is_linear:
+            v, at_read = at.backward(v, v[:0], values_only, direct.pop(place))
+            direct.add_read(at.layer, at_read, widths[: place - 1])
+            continue
+        assert at.message is not None
+        at_own, _ = at.collect(v, values_only)
+        at_messages[place] = add(torch.zeros_like(at.message.value), at_own, direct.pop(place))
+        v = at.message_backward(values_only, at_messages[place])
+    return ExactValues(embeddings, auxiliaries, at_messages)

@@ -30,7 +30,9 @@ class GradientErrors(Mapping[str, float]):
     same batch, and f the full gradient, each over ||f||:
 
     - the mapping itself: the mean of ||e - f||;
-    - `bias`: the mean of ||e - g||, what the values outside of the batch cost;
+    - `bias`: the mean of ||e - g||, what values and derivatives that are not exact cost. g is free of bias
+      for every convolution (Theorem 1), so this bounds the distance of the mean estimate from f, over
+      batches whose mean g is f, such as an epoch's;
     - `variance`: Var(g)^½, the root of the mean of ||g - f||², what any batch of this kind costs.
 
     The error is at most their sum, as in Theorem 2. With a batch norm in training mode, batches also

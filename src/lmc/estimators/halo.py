@@ -44,6 +44,14 @@ class HaloPolicy:
         """
         return None
 
+    def derivative_at_messages(self, layer: int) -> Tensor | None:
+        """(batch, width) the derivative of all losses at what batch rows send, where it is known in full.
+
+        Args:
+            layer: l.
+        """
+        return None
+
     def back_to_batch(self, layer: int, derivative: Callable[[], Tensor]) -> Tensor | None:
         """(batch, width) what reaches H̄ˡ through Ĥˡ, where Ĥˡ is a function of H̄ˡ; None where it is not.
 

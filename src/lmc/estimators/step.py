@@ -26,6 +26,7 @@ from lmc.estimators.layer_pass import LayerPass, LinearPass
 from lmc.estimators.losses import Loss
 from lmc.estimators.placement import Placement
 from lmc.estimators.vjp import Computed, ParameterGradients, add
+from lmc.kernels.fixed_sums import total
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.rows import Rows
@@ -136,13 +137,13 @@ class Step:
         loss, direct, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
         direct_halo, at_last = self._halo_losses(forward) if halo.reads_losses else (Direct(), v[:0])
         v_halo = self._auxiliaries(len(passes), v, lambda: at_last)
-        trains_before_first = any(p.requires_grad for p in model.parameters_before_first)
+        before_first_is_trained = trains_before_first(model)
         at_initial: Tensor | None = None
 
         for place in range(len(passes) - 1, 0, -1):  # line 11
             at = passes.pop()
             # line 12: eqs. (11) and (7)
-            before, at_read = at.backward(v, v_halo, gradients, direct.pop(place + 1))
+            before, at_read = self._through(at, place + 1, v, v_halo, gradients, direct.pop(place + 1))
             if at.layer.reads:
                 widths = [before_it.width for before_it in passes]
                 direct.add_read(at.layer, at_read, widths)
@@ -154,21 +155,37 @@ class Step:
             before = add(before, halo.back_to_batch(place, incomplete))
             halo.keep_auxiliaries(place, before)
             # The halo is read in the first layer only where something before that is trained.
-            is_read = place > 1 or trains_before_first
+            is_read = place > 1 or before_first_is_trained
             v_halo = self._auxiliaries(place, before, incomplete) if is_read else before[:0]  # line 13
             v = before
 
         first = passes.pop()
-        if not trains_before_first:
+        if not before_first_is_trained:
             first.collect(v, gradients)  # line 15: eq. (7)
             return loss
-        at_encoded, at_read = first.backward(v, v_halo, gradients, direct.pop(1))
+        at_encoded, at_read = self._through(first, 1, v, v_halo, gradients, direct.pop(1))
         at_initial = add(at_initial, at_read)
         assert forward.encoded is not None
         if forward.initial is not None and at_initial is not None:
             at_encoded = at_encoded + forward.initial.vjp(at_initial, *forward.initial.inputs)[0]
         gradients.vjp(forward.encoded, at_encoded, model.encoder.parameters())
         return loss
+
+    def _through(
+        self,
+        at: LayerPass,
+        layer: int,
+        v: Tensor,
+        v_halo: Tensor,
+        gradients: ParameterGradients,
+        direct: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(batch, width) V̄ˡ⁻¹, eq. (11), and the derivative at what it reads; eq. (7) into `gradients`."""
+        known = self.halo.derivative_at_messages(layer)
+        if known is None:
+            return at.backward(v, v_halo, gradients, direct)
+        _, at_initial = at.collect(v, gradients)
+        return at.message_backward(gradients, known), at_initial
 
     def _auxiliaries(self, layer: int, v: Tensor, incomplete: Callable[[], Tensor]) -> Tensor:
         """(halo, width) V̂ˡ: eqs. (12) and (13)."""
@@ -184,7 +201,7 @@ class Step:
         *from_head, v = gradients.vjp(losses, ones, self.model.head.parameters(), *losses.inputs)
         weights, labelled = self.batch.weights, self.batch.train_mask[: self.batch.num_nodes]
         weighted = losses.value if weights is None else weights * losses.value
-        return float(weighted[labelled].sum()), Direct(places, from_head), v
+        return float(total(weighted[labelled])), Direct(places, from_head), v
 
     def _halo_losses(self, forward: Forward) -> tuple[Direct, Tensor]:
         """Derivatives of the halo's own losses: (halo, width) at messages that the head reads, and V̂ᴸ."""
@@ -226,6 +243,11 @@ def first_messages_are_features(model: Model) -> bool:
     if not isinstance(first, LinearLayer) or first.aggregation in TYPED:
         return False
     return model.encoder.is_identity and first.message.is_identity
+
+
+def trains_before_first(model: Model) -> bool:
+    """Whether derivatives are wanted before the first aggregation."""
+    return any(p.requires_grad for p in model.parameters_before_first)
 
 
 def pass_of(layer: Layer, *given: Any, constant: bool = False) -> LayerPass:

@@ -84,6 +84,25 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @loop
+def _sums(start: Any, stop: Any, derivative: Any, z: Any, sums: Any) -> None:
+    rows, width = z.shape
+    for b in range(start, stop):
+        for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
+            for c in range(width):
+                sums[b, 0, c] += derivative[i, c]
+                sums[b, 1, c] += derivative[i, c] * z[i, c]
+
+
+def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """(width,) sums over rows of g and of g z, g the derivative."""
+    rows, width = z.shape
+    found = np.zeros((-(-rows // BLOCK), 2, width))
+    parallel.over(len(found), z.numel(), _sums, *_arrays(derivative, z), found)
+    total = torch.from_numpy(found.sum(0)).to(z.dtype)
+    return total[0], total[1]
+
+
+@loop
 def _word(low: Any, high: Any, c: Any) -> Any:
     """The mixer of `hashed_random.columns`."""
     h = low ^ np.uint32(np.uint32(c) * np.uint32(0x9E3779B9))

@@ -25,6 +25,12 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     return mean.to(z.dtype), variance.to(z.dtype)
 
 
+def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """(width,) sums over rows of g and of g z, g the derivative."""
+    g = derivative.double()
+    return g.sum(0).to(z.dtype), (g * z).sum(0).to(z.dtype)
+
+
 def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
     """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     activated = (z * scale + shift).relu()

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 
 from lmc import checks, kernels
 from lmc.nn.dropout import Dropout
+from lmc.nn.fixed_order import statistics
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
@@ -44,7 +46,11 @@ class Activation(NodeWise):
         keys, p = (rows.keys(), self.dropout.p) if self.dropout.active else (None, 0.0)
         if not isinstance(self.norm, nn.BatchNorm1d):
             one, zero = z.new_ones(z.shape[1]), z.new_zeros(z.shape[1])
-            return _activate(self.norm(z), one, zero, zero, one, keys, p, False)
+            weight, bias = one, zero
+            if isinstance(self.norm, nn.LayerNorm):  # the rest of it, scale and shift, is what is fused
+                z = layer_norm(z, self.norm.normalized_shape, eps=self.norm.eps)
+                weight, bias = self.norm.weight, self.norm.bias
+            return _activate(z, weight, bias, zero, one, keys, p, False)
         own = self.norm.training and rows.inside and len(z) > 1
         mean, variance = self._statistics(z.detach(), own)
         inverse_deviation = (variance + self.norm.eps).rsqrt()
@@ -57,14 +63,9 @@ class Activation(NodeWise):
         assert norm.running_var is not None
         if not own:
             return norm.running_mean, norm.running_var
-        mean, variance = kernels.kernels_for(z).moments(z)
-        with torch.no_grad():
-            momentum, count = norm.momentum or 0.0, len(z)
-            norm.running_mean.lerp_(mean, momentum)
-            norm.running_var.lerp_(variance * (count / (count - 1)), momentum)
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked += 1
-        return mean, variance
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked += 1
+        return statistics(z, norm.running_mean, norm.running_var, norm.momentum or 0.0)
 
 
 class _Activate(torch.autograd.Function):

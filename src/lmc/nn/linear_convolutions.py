@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, normalize
+from torch.nn.functional import normalize
 
 from lmc.data.derived_norms import Averaged
 from lmc.data.normalization import Norm
+from lmc.nn.fixed_order import FixedOrder, linear
 from lmc.nn.model import LinearLayer
 from lmc.nn.node_wise import NodeWise
 
@@ -62,8 +63,9 @@ class SAGEConvLayer(LinearLayer):
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, out)."""
-        z: Tensor = self.conv.lin_l(aggregated)
-        return z + self.conv.lin_r(own) if self.reads_own else z
+        with FixedOrder():
+            z: Tensor = self.conv.lin_l(aggregated)
+            return z + self.conv.lin_r(own) if self.reads_own else z
 
 
 class GINConvLayer(LinearLayer):
@@ -77,7 +79,8 @@ class GINConvLayer(LinearLayer):
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, in)."""
         eps: Tensor = self.conv.eps
-        return aggregated + (1 + eps) * own
+        with FixedOrder():
+            return aggregated + (1 + eps) * own
 
 
 class UnitLength(nn.Module):

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from lmc import hashed_random
+from lmc.nn.fixed_order import FixedOrder
 from lmc.nn.rows import Rows
 
 
@@ -50,9 +51,11 @@ def running_on(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
 
     - Batch norms take their statistics from batch rows; halo rows, or a single row, get the running ones.
     - Random numbers depend on the address of the rows, not on what was drawn before.
+    - Sums do not depend on the number of threads.
     """
     own = rows.inside and count > 1
-    with evaluation_mode(module, lambda part: not own and takes_statistics(part)), _seeded(module, rows):
+    evaluated = evaluation_mode(module, lambda part: not own and takes_statistics(part))
+    with evaluated, _seeded(module, rows), FixedOrder():
         yield
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from lmc.kernels.fixed_sums import total
+
 GradientHook = Callable[[Sequence[nn.Parameter]], None]
 """Changes the parameters' `.grad` in place."""
 
@@ -27,4 +29,6 @@ class ClipNorm:
 
     def __call__(self, parameters: Sequence[nn.Parameter]) -> None:
         """Scale the parameters' `.grad`."""
-        torch.nn.utils.clip_grad_norm_(parameters, self.largest)
+        squares = [total(p.grad.square()) for p in parameters if p.grad is not None]
+        norm = torch.stack(squares).sum().sqrt() if squares else torch.zeros(())
+        torch.nn.utils.clip_grads_with_norm_(parameters, self.largest, norm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
@@ -13,6 +14,7 @@ from lmc import checks
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.errors import ArgumentError
+from lmc.kernels.fixed_sums import total
 
 MetricFunction = Callable[[Tensor, Tensor], float]
 """From (rows, out) predictions and (rows, ...) labels to a number."""
@@ -105,7 +107,8 @@ def root_mean_squared_error(prediction: Tensor, y: Tensor) -> float:
     >>> root_mean_squared_error(torch.tensor([[1.0], [3.0]]), torch.tensor([1.0, 1.0])) ** 2
     2.0000000000000004
     """
-    return float((prediction.double() - y.double().reshape(prediction.shape)).square().mean().sqrt())
+    squares = (prediction.double() - y.double().reshape(prediction.shape)).square()
+    return math.sqrt(float(total(squares) / squares.numel()))
 
 
 def mean_absolute_error(prediction: Tensor, y: Tensor) -> float:
@@ -115,7 +118,8 @@ def mean_absolute_error(prediction: Tensor, y: Tensor) -> float:
     >>> mean_absolute_error(torch.tensor([[1.0], [3.0]]), torch.tensor([1.0, 1.0]))
     1.0
     """
-    return float((prediction.double() - y.double().reshape(prediction.shape)).abs().mean())
+    lengths = (prediction.double() - y.double().reshape(prediction.shape)).abs()
+    return float(total(lengths) / lengths.numel())
 
 
 def _as_pairs(prediction: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,13 +21,11 @@ from torch.nn.functional import linear, pad
 from lmc.data.normalization import Norm
 from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
+from lmc.nn.convolution import CONVOLUTION
 from lmc.nn.dropout import Dropout
 from lmc.nn.model import MOST_LAYERS, LinearLayer
 from lmc.nn.node_wise import Identity, NodeWise, NodeWiseModule
 from lmc.nn.rows import Rows
-
-ROOT = 1 << 20
-"""The place of ARMAConv's dropout in the address of a layer's randomness, after all parts of the message."""
 
 
 class Hop(LinearLayer):
@@ -181,7 +179,7 @@ class ARMAConvHop(Hop):
 
     def update_at(self, rows: Rows, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in or stacks * out) to (rows, stacks * out), in training with a dropout of x of its own."""
-        x = self.dropout(own if self.opens else initial, rows.within(ROOT))
+        x = self.dropout(own if self.opens else initial, rows.within(CONVOLUTION))
         return self.update(aggregated, x, x)
 
     def step(self, received: Tensor, x: Tensor) -> Tensor:

@@ -379,6 +379,9 @@ def test_dgl():
     assert graph.adjacency.equal(wanted.adjacency)
     assert (graph.y.tolist(), graph.train_mask.tolist()) == (wanted.y.tolist(), wanted.train_mask.tolist())
     assert graph.id.tolist() == [9, 8, 7, 6]
+    homogeneous = DGLGraph(EDGES, 4, ndata, {"_TYPE": torch.tensor([2, 0, 1, 1])})
+    types = lmc.Graph(EDGES, edge_type=[2, 0, 1, 1]).edge_type
+    assert torch.equal(lmc.Graph.from_dgl(homogeneous).edge_type, types)
     assert lmc.Graph.from_dgl(DGLGraph(EDGES, 9, {}, {})).num_nodes == 9
     several = DGLGraph(EDGES, 4, {}, {})
     several.is_homogeneous = False

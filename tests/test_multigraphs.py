@@ -188,26 +188,39 @@ def test_metis_counts_a_repeated_edge_as_often(heavy):
     assert clusters[heavy] == clusters[heavy + 1] != clusters[heavy + 2]
 
 
-edges = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), max_size=9)
+node, one_of_three = st.integers(0, 3), st.integers(0, 2)
+edges = st.lists(st.tuples(node, node, st.integers(1, 9), one_of_three), max_size=9)
 
 
 @given(edges)
 def test_in_both_directions_by_hand(given_edges):
     """The first from i to j and the first from j to i are one edge, of the larger weight; and so on."""
     weights = {}
-    for source, target, weight in given_edges:
-        weights.setdefault((source, target), []).append(weight)
+    for source, target, weight, kind in given_edges:
+        weights.setdefault((source, target, kind), []).append(weight)
     wanted = {}
-    for i, j in [*weights, *((j, i) for i, j in weights)]:
-        one, other = weights.get((i, j), []), weights.get((j, i), [])
+    for i, j, kind in [*weights, *((j, i, kind) for i, j, kind in weights)]:
+        one, other = weights.get((i, j, kind), []), weights.get((j, i, kind), [])
         longest = max(len(one), len(other))
         padded = [each + [0] * (longest - len(each)) for each in (one, other)]
-        wanted[i, j] = [max(pair) for pair in zip(*padded, strict=True)]
-    ends = np.array(given_edges, dtype=np.int64).reshape(-1, 3).T
+        wanted[i, j, kind] = [max(pair) for pair in zip(*padded, strict=True)]
+    source, target, weight, kind = np.array(given_edges, dtype=np.int64).reshape(-1, 4).T
     found = {}
-    for source, target, weight in zip(*in_both_directions(*ends, 4), strict=True):
-        found.setdefault((source, target), []).append(weight)
+    for i, j, of_edge, of_kind in zip(*in_both_directions(source, target, weight, 4, kind), strict=True):
+        found.setdefault((i, j, of_kind), []).append(of_edge)
     assert found == wanted
+
+
+def test_a_table_of_edges_with_types(tmp_path):
+    rows = ["source,target,edge_type,weight", "0,1,2,5", "0,1,2,3", "1,0,2,4", "1,2,0,1"]
+    (tmp_path / "edges.csv").write_text("\n".join(rows))
+    graph = lmc.read_tables(tmp_path / "edges.csv")
+    assert graph.to_pyg().edge_index.tolist() == [[1, 0, 0, 1], [0, 1, 1, 2]]
+    assert (graph.edge_type.tolist(), graph.edge_weight.tolist()) == ([2, 2, 2, 0], [4.0, 5.0, 3.0, 1.0])
+    both = lmc.read_tables(tmp_path / "edges.csv", undirected=True)
+    assert both.is_undirected
+    assert both.to_pyg().edge_index.tolist() == [[1, 1, 0, 0, 2, 1], [0, 0, 1, 1, 1, 2]]
+    assert (both.edge_type.tolist(), both.edge_weight.tolist()) == ([2, 2, 2, 2, 0, 0], [5, 3, 5, 3, 1, 1])
 
 
 def test_a_multigraph_of_networkx():

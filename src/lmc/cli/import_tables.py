@@ -34,9 +34,9 @@ def command(
     """Make a graph of CSV or Parquet files, each with a line of names.
 
     EDGES has a row per edge: columns source and target (or src and dst, from and to; else the first two), and
-    perhaps weight. In the other files a column id (or node; else the first) says which node a row is about;
-    labels are in a column label (or y, class, target). Without --splits, 60 % of the labelled nodes train,
-    20 % validate and 20 % test.
+    perhaps weight and edge_type. In the other files a column id (or node; else the first) says which node a
+    row is about; labels are in a column label (or y, class, target). Without --splits, 60 % of the labelled
+    nodes train, 20 % validate and 20 % test.
     """
     if (out / HEADER).exists():
         raise ArgumentError(f"{out}: holds a graph already; remove it, or choose another folder")

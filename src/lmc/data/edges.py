@@ -87,23 +87,32 @@ def in_either_direction(adjacency: CSR, transposed: CSR) -> CSR:
 
 
 def in_both_directions(
-    source: NDArray[np.int64], target: NDArray[np.int64], weight: NDArray[Any] | None, num_nodes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None]:
+    source: NDArray[np.int64],
+    target: NDArray[np.int64],
+    weight: NDArray[Any] | None,
+    num_nodes: int,
+    kind: NDArray[Any] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]:
     """Every edge once in each direction, with the same weight: the larger, where both are given.
 
-    Where an edge is repeated, the first from i to j and the first from j to i are one, and so on.
+    Where an edge is repeated, the first from i to j and the first from j to i are one, and so on; those of
+    another kind are other edges.
 
     >>> ends = np.array([0, 1, 2]), np.array([1, 0, 0])
-    >>> in_both_directions(*ends, np.array([1.0, 3.0, 5.0]), 3)
+    >>> in_both_directions(*ends, np.array([1.0, 3.0, 5.0]), 3)[:3]
     (array([0, 1, 2, 0]), array([1, 0, 0, 2]), array([3., 3., 5., 5.]))
     """
     given = np.ones(len(source), np.float32) if weight is None else weight
-    order = np.argsort(source * num_nodes + target, kind="stable")
-    source, target, given = source[order], target[order], given[order]
-    edges, back = source * num_nodes + target, target * num_nodes + source
+    of_kind = np.zeros(len(source), np.int64) if kind is None else kind.astype(np.int64)
+    order = np.argsort((of_kind * num_nodes + source) * num_nodes + target, kind="stable")
+    source, target, given, of_kind = source[order], target[order], given[order], of_kind[order]
+    edges = (of_kind * num_nodes + source) * num_nodes + target
+    back = (of_kind * num_nodes + target) * num_nodes + source
+    first, behind = (np.searchsorted(edges, back, side) for side in ("left", "right"))
     turn = np.arange(len(edges)) - np.searchsorted(edges, edges)  # 0 for the first of equals
-    has_reverse = turn < np.searchsorted(edges, back, "right") - np.searchsorted(edges, back)
-    reverse = np.where(has_reverse, np.searchsorted(edges, back) + turn, 0)
-    given = np.where(has_reverse, np.maximum(given, given[reverse]), given)
-    ends = np.concatenate([source, target[~has_reverse]]), np.concatenate([target, source[~has_reverse]])
-    return *ends, None if weight is None else np.concatenate([given, given[~has_reverse]])
+    has_reverse = turn < behind - first
+    given = np.where(has_reverse, np.maximum(given, given[np.where(has_reverse, first + turn, 0)]), given)
+    lacks = ~has_reverse
+    both = [np.concatenate([a, b[lacks]]) for a, b in ((source, target), (target, source))]
+    more = [np.concatenate([each, each[lacks]]) for each in (given, of_kind)]
+    return *both, None if weight is None else more[0], None if kind is None else more[1]

@@ -171,9 +171,9 @@ class Graph:
     ) -> Graph:
         """From `torch_geometric.data.Data`: edge_index or adj_t, x, y, masks, id, and what edges have.
 
-        That is edge_weight, edge_attr and edge_type. Of a `HeteroData` too: its nodes are numbered through its types, in its order, and are called
-        `type:number`; `edge_type` is the place of their type in `data.edge_types`. Nodes of a type without
-        labels are unlabelled.
+        That is edge_weight, edge_attr and edge_type. Of a `HeteroData` too: nodes count through its types, in
+        its order, and are called `type:number`; `edge_type` is the place of an edge's type in
+        `data.edge_types`. Nodes of a type without labels are unlabelled.
 
         Args:
             data: the graph; it needs neither labels nor masks.

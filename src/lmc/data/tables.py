@@ -23,6 +23,7 @@ _ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
 _ID = ("id", "node", "node_id")
 _LABEL = ("label", "y", "class", "target")
 _WEIGHT = ("weight", "edge_weight")
+_TYPE = ("edge_type",)
 _SPLIT = ("split",)
 
 
@@ -38,7 +39,8 @@ def read_tables(
     """A graph from CSV or Parquet files, by ids that are integers or strings.
 
     - `edges`: a row per edge. Its ends are in the columns source and target (or src and dst, from and to), or
-      in the first two; weights are in a column weight, if there is one.
+      in the first two; weights are in a column weight, if there is one, and types, integers from 0,
+      in a column edge_type. An edge that is there twice is two.
     - `features`: a row per node, its id in a column id (or node, node_id), or in the first. All other columns
       are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
       they are those of the edges and labels, in order.
@@ -78,9 +80,9 @@ def read_tables(
     if len(edge_table.id_names) < 2:
         raise DatasetError(f"{edge_table.file}: has 1 column: an edge has a source and a target")
     source, target = (ids.places(edge_table, name) for name in edge_table.id_names)
-    weight = _weight(edge_table)
+    weight, kind = _weight_and_type(edge_table)
     if undirected:
-        source, target, weight = in_both_directions(source, target, weight, len(ids))
+        source, target, weight, kind = in_both_directions(source, target, weight, len(ids), kind)
     y, class_names = None, None
     if labels_table is not None:
         y, class_names = _labels(labels_table, ids)
@@ -98,6 +100,7 @@ def read_tables(
         None if features_table is None else _features(features_table),
         y,
         edge_weight=weight,
+        edge_type=kind,
         id=ids.names,
         class_names=class_names,
         task=task,
@@ -179,13 +182,15 @@ def _others(table: Table, but: Sequence[str] = ()) -> list[str]:
     return names
 
 
-def _weight(table: Table) -> NDArray[Any] | None:
-    weights = _named(table.names, _WEIGHT)[:1]
-    unread = [name for name in table.names if name not in (*table.id_names, *weights)]
+def _weight_and_type(table: Table) -> list[NDArray[Any] | None]:
+    found = [_named(table.names, names)[:1] for names in (_WEIGHT, _TYPE)]
+    read = [*table.id_names, *found[0], *found[1]]
+    unread = [name for name in table.names if name not in read]
     if unread:
-        read = ", ".join([*table.id_names, *weights])
-        warnings.warn(f"{table.file}: column {unread[0]!r} is left out; read are {read}", stacklevel=3)
-    return table.numbers(weights[0]) if weights else None
+        warnings.warn(
+            f"{table.file}: column {unread[0]!r} is left out; read are {', '.join(read)}", stacklevel=3
+        )
+    return [table.numbers(names[0]) if names else None for names in found]
 
 
 def _features(table: Table) -> NDArray[np.float32]:

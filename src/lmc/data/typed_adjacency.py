@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from lmc.data import rules
 from lmc.sparse import CSR
 
 TypedNorm = Literal["typed mean", "typed sum"]
@@ -33,6 +34,7 @@ def typed_adjacency(adjacency: CSR, edge_type: Tensor, num_types: int, norm: str
     >>> (matrix @ torch.tensor([[2.0], [3.0]])).tolist()
     [[0.0, 0.0], [3.0, 2.0]]
     """
+    rules.fits_dense(f"edge_type: {num_types} types of edges", (adjacency.shape[0], num_types), 8)
     row = adjacency.row_ids().long() * num_types + edge_type
     shape = (adjacency.shape[0] * num_types, adjacency.num_cols)
     stacked = replace(CSR.of_entries(row.numpy(), adjacency.indices.numpy(), shape), stacked=num_types)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Norm = Literal["gcn", "gcn improved", "gcn without loops", "mean", "sum", "plain mean", "plain sum"]
 
-# What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
+# What a self-loop that is added weighs among weighted edges: PyG's `improved` counts a node twice.
 _LOOPS: dict[Norm, float] = {"gcn": 1.0, "gcn improved": 2.0}
 
 Kept = TypeVar("Kept")
@@ -34,7 +34,8 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
       and D is the sum of a row of A + I;
     - `"mean"`: D^-1 A, with D the sum of a row of A;
     - `"sum"`: A;
-    - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
+    - `"gcn improved"`: as `"gcn"`, with 2 I where edges have weights (without any, PyG adds I here too);
+    - `"gcn without loops"`: without I;
     - `"plain mean"`, `"plain sum"`: as if every weight were one.
 
     A row or column whose sum is zero becomes zero.
@@ -86,7 +87,7 @@ def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     if norm.startswith("plain"):
         adjacency = CSR(adjacency.indptr, adjacency.indices, None, adjacency.num_cols)
     if norm in _LOOPS:
-        adjacency = _with_self_loops(adjacency, _LOOPS[norm])
+        adjacency = _with_self_loops(adjacency, 1.0 if adjacency.values is None else _LOOPS[norm])
     symmetric = norm.startswith("gcn")
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
     if not norm.endswith("sum"):
@@ -110,7 +111,7 @@ def _ones_like(matrix: CSR) -> Tensor:
 
 
 def _with_self_loops(a: CSR, weight: float) -> CSR:
-    """A with a diagonal entry of this weight in every row that has none, columns kept in order."""
+    """A with a diagonal entry in every row that has none, of this weight if it has any; columns in order."""
     index = index_dtype(a.num_entries + a.shape[0])
     rows = a.row_ids().to(index)
     lacks = torch.ones(a.shape[0], dtype=index)
@@ -123,9 +124,8 @@ def _with_self_loops(a: CSR, weight: float) -> CSR:
     entry += torch.where(a.indices > rows, lacks[rows], 0)
     indices = torch.repeat_interleave(torch.arange(a.shape[0], dtype=index), indptr.diff())
     indices[entry] = a.indices
-    if a.values is None and weight == 1:
+    if a.values is None:
         return CSR(indptr, indices, None, a.num_cols)
-    known = _ones_like(a) if a.values is None else a.values
-    values = torch.full((indices.numel(),), weight, dtype=known.dtype)
-    values[entry] = known
+    values = torch.full((indices.numel(),), weight, dtype=a.values.dtype)
+    values[entry] = a.values
     return CSR(indptr, indices, values, a.num_cols)

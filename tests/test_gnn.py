@@ -163,7 +163,7 @@ class Square(nn.Module):
 REFUSED = {
     "norm over the graph": (
         lambda: lmc.from_pyg(make("GCN", norm="GraphNorm")),
-        "layers[1], before the convolution: GraphNorm mixes nodes: a row changes with the other rows",
+        "layers[1], before the convolution: GraphNorm mixes nodes: a row depends on the values of other rows",
     ),
     "layer norm over the graph": (
         lambda: lmc.from_pyg(make("GAT", norm="LayerNorm")),
@@ -185,9 +185,9 @@ REFUSED = {
         lambda: lmc.from_pyg(models.GCN(5, 6, 2, 3, aggr="max")),
         "layers[0] (GCNConv): has no bipartite form",
     ),
-    "an LSTM over neighbours, which pads them to the longest list": (
+    "an LSTM over neighbours": (
         lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
-        "layers[0] (SAGEConv): mixes nodes: a row changes with what others receive",
+        "layers[0] (SAGEConv): mixes nodes: a row depends on the order of edges",
     ),
     "no convolution": (lambda: lmc.GNN([nn.Linear(5, 6)]), "layers[0] (Linear): takes no edge_index"),
     "two convolutions": (
@@ -215,7 +215,7 @@ REFUSED = {
     ),
     "degrees of sources, counted in the batch": (
         lambda: lmc.GNN([LocalDegrees(5, 6)]),
-        "layers[0] (LocalDegrees): mixes nodes: a row changes with what others receive",
+        "layers[0] (LocalDegrees): mixes nodes: a row depends on the number of other edges",
     ),
     "no list": (lambda: lmc.GNN(SAGEConv(5, 6)), "layers: must be a list of modules"),
     "no modules": (lambda: lmc.GNN([torch.relu]), "layers: must be a list of modules"),

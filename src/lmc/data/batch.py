@@ -38,6 +38,11 @@ class Edges(NamedTuple):
         weight, attr = (None if kept is None else kept[mask] for kept in self[1:])
         return Edges(self.ends[:, mask], weight, attr)
 
+    def of_one(self, row: int) -> Edges:
+        """One message instead, from a row to itself, of weight and features one where these have any."""
+        weight, attr = (None if kept is None else kept.new_ones(1, *kept.shape[1:]) for kept in self[1:])
+        return Edges(torch.full((2, 1), row), weight, attr)
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:

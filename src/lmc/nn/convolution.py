@@ -31,12 +31,15 @@ class ConvolutionLayer(Layer):
     """
 
     def __init__(self, conv: nn.Module, message: NodeWise) -> None:
+        from torch_geometric.nn.aggr import QuantileAggregation
+
         super().__init__()
         self.message = message
         self.conv = conv
+        self._reads_quantiles = any(isinstance(part, QuantileAggregation) for part in conv.modules())
         takes = signature(conv.forward).parameters
-        self._takes_weight = "edge_weight" in takes
-        self._needs_weight = self._takes_weight and takes["edge_weight"].default is Parameter.empty
+        self.takes_weight = "edge_weight" in takes
+        self._needs_weight = self.takes_weight and takes["edge_weight"].default is Parameter.empty
         # Where a convolution says how wide they are, and says None, it does not want them.
         self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
 
@@ -55,10 +58,22 @@ class ConvolutionLayer(Layer):
             others: (others, in) messages of the others.
             rows: the targets.
         """
+        if edges.ends.shape[1] == 0:  # many convolutions fail on that: one more row sends itself a message
+            one_more = torch.cat([own, own.new_ones(1, own.shape[1])])
+            return self._received(edges.of_one(len(own)), one_more, others, rows)[:-1]
+        first = int(edges.ends[1, 0])
+        if first > 0 and self._reads_quantiles:  # PyG's fail if the first row has no messages
+            swap = torch.arange(len(own) + len(others))
+            swap[[0, first]] = swap[[first, 0]]
+            to_first = edges._replace(ends=swap[edges.ends])
+            return self._received(to_first, own[swap[: len(own)]], others, rows)[swap[: len(own)]]
+        return self._received(edges, own, others, rows)
+
+    def _received(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         given: dict[str, Tensor] = {}
         if self._needs_weight and edges.weight is None:
             given["edge_weight"] = own.new_ones(edges.ends.shape[1])
-        elif self._takes_weight and edges.weight is not None:
+        elif self.takes_weight and edges.weight is not None:
             given["edge_weight"] = edges.weight
         if self.takes_attr and edges.attr is not None:
             given["edge_attr"] = edges.attr

@@ -15,6 +15,7 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
 from lmc.nn.model import Model
 from lmc.nn.recipe import is_text
+from lmc.nn.weights import weights_of
 from lmc.runs.config import Config
 from lmc.runs.models import module_of
 from lmc.runs.registry import METHODS, OwnKind, model_kind
@@ -82,7 +83,7 @@ def alike(one: nn.Module, other: nn.Module) -> bool:
 
 def shapes_of(module: nn.Module) -> dict[str, torch.Size]:
     """The shape of every tensor by its name."""
-    return {name: value.shape for name, value in module.state_dict().items()}
+    return {name: value.shape for name, value in weights_of(module).items()}
 
 
 def _attributes(module: nn.Module) -> Settings:

@@ -38,10 +38,14 @@ class Edges(NamedTuple):
         weight, attr = (None if kept is None else kept[mask] for kept in self[1:])
         return Edges(self.ends[:, mask], weight, attr)
 
-    def of_one(self, row: int) -> Edges:
-        """One message instead, from a row to itself, of weight and features one where these have any."""
-        weight, attr = (None if kept is None else kept.new_ones(1, *kept.shape[1:]) for kept in self[1:])
-        return Edges(torch.full((2, 1), row), weight, attr)
+    def after_one(self) -> Edges:
+        """With one more row before all others, which sends itself two messages of weight and features one."""
+
+        def after_ones(kept: Tensor | None) -> Tensor | None:
+            return None if kept is None else torch.cat([kept.new_ones(2, *kept.shape[1:]), kept])
+
+        ends = torch.cat([self.ends.new_zeros(2, 2), self.ends + 1], 1)
+        return Edges(ends, *map(after_ones, self[1:]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -58,16 +59,16 @@ class ConvolutionLayer(Layer):
             others: (others, in) messages of the others.
             rows: the targets.
         """
-        if edges.ends.shape[1] == 0:  # many convolutions fail on that: one more row sends itself a message
-            one_more = torch.cat([own, own.new_ones(1, own.shape[1])])
-            return self._received(edges.of_one(len(own)), one_more, others, rows)[:-1]
-        first = int(edges.ends[1, 0])
-        if first > 0 and self._reads_quantiles:  # PyG's fail if the first row has no messages
-            swap = torch.arange(len(own) + len(others))
-            swap[[0, first]] = swap[[first, 0]]
-            to_first = edges._replace(ends=swap[edges.ends])
-            return self._received(to_first, own[swap[: len(own)]], others, rows)[swap[: len(own)]]
+        if self._fails_on(edges):
+            one = own.new_ones(1, own.shape[1])
+            outside = replace(rows, inside=False)  # a batch norm has no statistics of what is made up
+            return self._received(edges.after_one(), torch.cat([one, own]), others, outside)[1:]
         return self._received(edges, own, others, rows)
+
+    def _fails_on(self, edges: Edges) -> bool:
+        """Many convolutions fail without any message; PyG's quantiles need some for the first row."""
+        count = edges.ends.shape[1]
+        return count == 0 or (self._reads_quantiles and (count == 1 or int(edges.ends[1, 0]) > 0))
 
     def _received(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         given: dict[str, Tensor] = {}

@@ -11,8 +11,8 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.nn.convolution import ConvolutionLayer
-from lmc.nn.locality import differ, evaluation, leaving_no_trace
-from lmc.nn.module_context import training_mode
+from lmc.nn.locality import differ, evaluation, without_chance
+from lmc.nn.module_context import training_mode, untouched_statistics
 from lmc.nn.rows import Rows
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_cuts(model: GNN, graph: Graph) -> None:
     large = Batch.of_known(graph, _some_nodes(graph), 1.0)
     small = Batch.of_known(graph, large.nodes[-FEW:].flip(0), 1.0)
     for mode, suffix in ((evaluation, ""), (training_mode, ", in training mode")):
-        with mode(model), leaving_no_trace(model):
+        with mode(model), without_chance():
             _Compared(model, large, small, suffix).run()
 
 
@@ -66,7 +66,8 @@ class _Compared:
                 received = self._received(f"layers[{place}] ({type(layer.conv).__name__})", layer, message)
                 z = received[torch.arange(len(message)) % count]  # any values do for rows outside
             else:
-                z = layer.update(message, message, initial)
+                with untouched_statistics(layer):
+                    z = layer.update(message, message, initial)
         read = [*seen[1:], z] if model.jumps else [z]
         widths = [each.shape[1] for each in read]
         self._row_by_row(
@@ -75,16 +76,20 @@ class _Compared:
 
     def _row_by_row(self, title: str, function: Callable[[Tensor, Rows], Tensor], z: Tensor) -> Tensor:
         """(members, out) of the larger batch."""
-        both = [function(z, _rows(self.large.members)), function(z[self.among], _rows(self.small.members))]
-        self._compare(title, both[0][self.among], both[1])
-        return both[0]
+        found = []
+        for given, nodes in ((z, self.large.members), (z[self.among], self.small.members)):
+            with untouched_statistics(self.model):
+                found.append(function(given, _rows(nodes)))
+        self._compare(title, found[0][self.among], found[1])
+        return found[0]
 
     def _received(self, title: str, layer: ConvolutionLayer, message: Tensor) -> Tensor:
         """(batch, out) of the larger batch."""
         found = []
         for batch, sent in ((self.large, message), (self.small, message[self.among])):
             own, others = sent[: batch.num_nodes], sent[batch.num_nodes :]
-            found.append(layer.receive(batch.edges, own, others, _rows(batch.nodes)))
+            with untouched_statistics(layer):
+                found.append(layer.receive(batch.edges, own, others, _rows(batch.nodes)))
         self._compare(title, found[0][self.among[: self.small.num_nodes]], found[1])
         return found[0]
 

@@ -296,6 +296,9 @@ def _layer(conv: Any, message: NodeWise, name: str) -> tuple[Layer, list[nn.Modu
             return read(conv, message), _after(conv, read)
     if isinstance(conv, (GCNConv, GCN2Conv)) and (is_changed(conv) or is_changed(conv.aggr_module)):
         raise ArgumentError(f"{title}: has hooks or methods of its own, and no bipartite form to call it by")
+    if getattr(conv, "decomposed_layers", 1) != 1:
+        many = f"decomposed_layers={conv.decomposed_layers}"
+        raise ArgumentError(f"{title}: {many}: PyG splits the columns of one matrix, not of a pair")
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     kind = PNALayer if type(conv) is PNAConv else ConvolutionLayer

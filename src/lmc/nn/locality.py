@@ -65,7 +65,7 @@ def check_locality(model: GNN, width: int, graph: Graph | None = None) -> bool:
     """
     try:
         for mode, suffix in ((evaluation, ""), (training_mode, ", in training mode")):
-            with mode(model), as_if_trained(model), leaving_no_trace(model):
+            with mode(model), as_if_trained(model), without_chance():
                 _Tried.with_features(model, width, graph, suffix).run()
     except UndecidedError:
         return False
@@ -78,9 +78,9 @@ def evaluation(model: nn.Module) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def leaving_no_trace(model: nn.Module) -> Iterator[None]:
-    """Passes in this context draw nothing, and leave buffers and torch's generator as they were."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), untouched_statistics(model), mean_randomness():
+def without_chance() -> Iterator[None]:
+    """Passes in this context have no noise, and leave torch's generator as it was."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), mean_randomness():
         yield
 
 
@@ -150,7 +150,7 @@ class _Tried:
             if isinstance(layer, ConvolutionLayer):
                 z = self._convolution(layer, message, title)
             else:
-                z = _called(title, layer.update, message, message, initial)
+                z = _called(title, model, layer.update, message, message, initial)
         if not model.jumps:
             self._node_wise(model.head, z, "head")
             return
@@ -180,7 +180,7 @@ class _Tried:
         """The value for all rows; each must stay the same whatever else there is."""
         half, order = NODES // 2, torch.tensor([3, 7, 0, 9, 4, 1, 8, 2, 6, 5])
         other = torch.cat([z[:half], z[:half].flip(0)])
-        whole = _called(title, function, z, _rows(NODES))
+        whole = _called(title, self.model, function, z, _rows(NODES))
         if len(whole) != NODES:
             raise ArgumentError(f"{title} gives {len(whole)} rows for {NODES} nodes: it pools over the graph")
         for what, given, watched in (
@@ -189,7 +189,7 @@ class _Tried:
             ("the order of rows", z[order], order),
         ):
             nodes = order if watched is order else torch.arange(len(given))
-            found = _called(title, function, given, Rows(nodes, (0,), inside=False))
+            found = _called(title, self.model, function, given, Rows(nodes, (0,), inside=False))
             if differ(whole[watched], found[: len(watched)]):
                 raise ArgumentError(f"{title} mixes nodes: a row depends on {what}{self.suffix}")
         return whole
@@ -209,7 +209,7 @@ class _Tried:
             self._try_weights(layer, Trial.of(message, 0.5 + self.draw(MESSAGES, 1)[:, 0].abs(), attr), title)
         more = None if attr is None else attr.repeat(2, 1)
         given = Edges(_ENDS, None, more), message, message[:0], _rows(NODES)
-        return _called(f"{title}: {NO_FORM}", layer.receive, *given)
+        return _called(f"{title}: {NO_FORM}", layer, layer.receive, *given)
 
     def _features_of_edges(self, layer: ConvolutionLayer) -> Tensor | None:
         """(15, columns) those of the graph, or random ones, as many as the convolution says; or None."""
@@ -242,7 +242,7 @@ class _Tried:
 def _watched(title: str, layer: ConvolutionLayer, trial: Trial) -> Tensor:
     """(watched, out) the rows that are compared."""
     own, others = trial.sources[: trial.targets], trial.sources[trial.targets :]
-    received = _called(title, layer.receive, trial.edges, own, others, _rows(trial.targets))
+    received = _called(title, layer, layer.receive, trial.edges, own, others, _rows(trial.targets))
     if len(received) != trial.targets:
         rule = f"gives {len(received)} rows for {trial.targets} targets; must be one each"
         raise ArgumentError(f"{title}: {rule}")
@@ -253,9 +253,10 @@ class _FailedError(ArgumentError):
     """A call that raised an error."""
 
 
-def _called(title: str, function: Any, *given: Any) -> Tensor:
+def _called(title: str, model: nn.Module, function: Any, *given: Any) -> Tensor:
     try:
-        out = function(*given)
+        with untouched_statistics(model):  # which also change weights that are normalised by the last call
+            out = function(*given)
     except Exception as error:  # modules of users may raise anything
         raise _FailedError(f"{title} ({one_line(error)})") from None
     if not isinstance(out, Tensor):

@@ -167,6 +167,15 @@ def test_it_is_trained_kept_and_resumed(kind, change, tmp_path):
         assert torch.equal(one, other)
 
 
+def test_settings_do_not_describe_a_model_with_hooks(tmp_path):
+    graph, model = graph_of("undirected"), make("SAGE max")
+    for conv in model.convs:
+        conv.register_forward_hook(halved)
+    lmc.fit(graph, lmc.from_pyg(model), lmc.GAS(), parts=4, parts_per_batch=2, epochs=1, out=tmp_path / "a")
+    with pytest.raises(lmc.RunError, match="in memory"):
+        _ = lmc.load_run(tmp_path / "a").model
+
+
 # -- refused ----------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,30 @@ class NumberOfEdges(Own):
         return super().forward(x, edge_index) / edge_index.shape[1]
 
 
+class LargestOfAll(Own):
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index) / x[0].abs().max()
+
+
+class LargestFeature(Own):
+    edge_dim = 2
+
+    def forward(self, x, edge_index, edge_attr):
+        return super().forward(x, edge_index) / edge_attr.abs().max()
+
+
+class TwoHops(Own):
+    def forward(self, x, edge_index):
+        source = torch.cat([self.propagate(edge_index, x=x), x[0][len(x[1]) :]])
+        return super().forward((source, x[1]), edge_index)
+
+
+class TimesSent(Own):
+    def forward(self, x, edge_index):
+        sent = torch.bincount(edge_index[0], minlength=len(x[0])).clamp(min=1)
+        return super().forward((x[0] / sent[:, None], x[1]), edge_index)
+
+
 class PairNormOfSources(Own):
     def forward(self, x, edge_index):
         return super().forward((PairNorm()(x[0]), x[1]), edge_index)
@@ -144,6 +168,10 @@ FURTHER = {
     NumberOfSources: "the number of sources",
     NumberOfTargets: "the number of targets",
     NumberOfEdges: "the number of other edges",
+    LargestOfAll: "the values of other nodes",
+    LargestFeature: "the features of other edges",
+    TwoHops: "the values of other nodes",
+    TimesSent: "what other rows receive",
     PairNormOfSources: "the values of other nodes",
     ByLocalNumber: "the numbering of the sources",
     ByNumberOfTheTarget: "the numbering of the targets",
@@ -257,6 +285,11 @@ class NumberOfRows(nn.Module):
         return x / len(x)
 
 
+class LargestOfRows(nn.Module):
+    def forward(self, x):
+        return x / x.abs().max()
+
+
 class PlaceOfTheRow(nn.Module):
     def forward(self, x):
         return x + torch.arange(len(x))[:, None]
@@ -267,6 +300,7 @@ class PlaceOfTheRow(nn.Module):
     [
         (CentredInTraining(), "the values of other rows, in training mode"),
         (NumberOfRows(), "the number of rows"),
+        (LargestOfRows(), "the values of other rows"),
         (PlaceOfTheRow(), "the order of rows"),
     ],
 )

@@ -11,9 +11,10 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.nn.convolution import ConvolutionLayer
-from lmc.nn.locality import differ, evaluation, without_chance
-from lmc.nn.module_context import training_mode, untouched_statistics
+from lmc.nn.locality import called, differ, evaluation, without_chance
+from lmc.nn.module_context import training_mode
 from lmc.nn.rows import Rows
+from lmc.sparse import CSR
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
@@ -30,16 +31,20 @@ def check_cuts(model: GNN, graph: Graph) -> None:
 
     Both modes are checked, on the values of real nodes; those of later layers need not be exact for that.
     """
-    large = Batch.of_known(graph, _some_nodes(graph), 1.0)
-    small = Batch.of_known(graph, large.nodes[-FEW:].flip(0), 1.0)
+    if any(isinstance(layer, ConvolutionLayer) for layer in model.layers):
+        large = Batch.of_known(graph, _some_nodes(graph.neighbours), 1.0)
+        small = Batch.of_known(graph, large.nodes[-FEW:].flip(0), 1.0)
+    else:  # nothing reads who is whose neighbour
+        nodes = _some_nodes(graph.adjacency)
+        large, small = (Batch(graph, some, nodes[:0], 1.0) for some in (nodes, nodes[-FEW:].flip(0)))
     for mode, suffix in ((evaluation, ""), (training_mode, ", in training mode")):
         with mode(model), without_chance():
             _Compared(model, large, small, suffix).run()
 
 
-def _some_nodes(graph: Graph) -> Tensor:
+def _some_nodes(adjacency: CSR) -> Tensor:
     """(nodes,) evenly spread over the graph."""
-    degree = graph.neighbours.row_lengths()
+    degree = adjacency.row_lengths()
     usual = (degree <= max(USUAL_DEGREE, int(degree.min()))).nonzero()[:, 0]
     return usual[:: max(1, len(usual) // MOST)][:MOST]
 
@@ -66,8 +71,7 @@ class _Compared:
                 received = self._received(f"layers[{place}] ({type(layer.conv).__name__})", layer, message)
                 z = received[torch.arange(len(message)) % count]  # any values do for rows outside
             else:
-                with untouched_statistics(layer):
-                    z = layer.update(message, message, initial)
+                z = called(f"layers[{place}]", layer, layer.update, message, message, initial)
         read = [*seen[1:], z] if model.jumps else [z]
         widths = [each.shape[1] for each in read]
         self._row_by_row(
@@ -78,8 +82,7 @@ class _Compared:
         """(members, out) of the larger batch."""
         found = []
         for given, nodes in ((z, self.large.members), (z[self.among], self.small.members)):
-            with untouched_statistics(self.model):
-                found.append(function(given, _rows(nodes)))
+            found.append(called(title, self.model, function, given, _rows(nodes)))
         self._compare(title, found[0][self.among], found[1])
         return found[0]
 
@@ -88,8 +91,8 @@ class _Compared:
         found = []
         for batch, sent in ((self.large, message), (self.small, message[self.among])):
             own, others = sent[: batch.num_nodes], sent[batch.num_nodes :]
-            with untouched_statistics(layer):
-                found.append(layer.receive(batch.edges, own, others, _rows(batch.nodes)))
+            rows = _rows(batch.nodes)
+            found.append(called(title, layer, layer.receive, batch.edges, own, others, rows))
         self._compare(title, found[0][self.among[: self.small.num_nodes]], found[1])
         return found[0]
 

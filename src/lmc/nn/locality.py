@@ -150,7 +150,7 @@ class _Tried:
             if isinstance(layer, ConvolutionLayer):
                 z = self._convolution(layer, message, title)
             else:
-                z = _called(title, model, layer.update, message, message, initial)
+                z = called(title, model, layer.update, message, message, initial)
         if not model.jumps:
             self._node_wise(model.head, z, "head")
             return
@@ -179,8 +179,8 @@ class _Tried:
     def _rows_alone(self, title: str, function: Callable[[Tensor, Rows], Tensor], z: Tensor) -> Tensor:
         """The value for all rows; each must stay the same whatever else there is."""
         half, order = NODES // 2, torch.tensor([3, 7, 0, 9, 4, 1, 8, 2, 6, 5])
-        other = torch.cat([z[:half], z[:half].flip(0)])
-        whole = _called(title, self.model, function, z, _rows(NODES))
+        other = torch.cat([z[:half], z[:half].flip(0) * (4.0 if self.graph is None else 1.0)])
+        whole = called(title, self.model, function, z, _rows(NODES))
         if len(whole) != NODES:
             raise ArgumentError(f"{title} gives {len(whole)} rows for {NODES} nodes: it pools over the graph")
         for what, given, watched in (
@@ -189,7 +189,7 @@ class _Tried:
             ("the order of rows", z[order], order),
         ):
             nodes = order if watched is order else torch.arange(len(given))
-            found = _called(title, self.model, function, given, Rows(nodes, (0,), inside=False))
+            found = called(title, self.model, function, given, Rows(nodes, (0,), inside=False))
             if differ(whole[watched], found[: len(watched)]):
                 raise ArgumentError(f"{title} mixes nodes: a row depends on {what}{self.suffix}")
         return whole
@@ -198,18 +198,19 @@ class _Tried:
 
     def _convolution(self, layer: ConvolutionLayer, message: Tensor, title: str) -> Tensor:
         """The value for all nodes; every row must depend on its own messages alone."""
-        attr = self._features_of_edges(layer)
+        attr, growth = self._features_of_edges(layer), 4.0 if self.graph is None else 1.0
         try:
-            self._try(layer, Trial.of(message, None, attr), title)
+            self._try(layer, Trial.of(message, None, attr, growth), title)
         except _FailedError:
             if attr is not None or not layer.takes_attr:
                 raise
             raise UndecidedError from None
         if layer.takes_weight:
-            self._try_weights(layer, Trial.of(message, 0.5 + self.draw(MESSAGES, 1)[:, 0].abs(), attr), title)
+            weight = 0.5 + self.draw(MESSAGES, 1)[:, 0].abs()
+            self._try_weights(layer, Trial.of(message, weight, attr, growth), title)
         more = None if attr is None else attr.repeat(2, 1)
         given = Edges(_ENDS, None, more), message, message[:0], _rows(NODES)
-        return _called(f"{title}: {NO_FORM}", layer, layer.receive, *given)
+        return called(f"{title}: {NO_FORM}", layer, layer.receive, *given)
 
     def _features_of_edges(self, layer: ConvolutionLayer) -> Tensor | None:
         """(15, columns) those of the graph, or random ones, as many as the convolution says; or None."""
@@ -242,7 +243,7 @@ class _Tried:
 def _watched(title: str, layer: ConvolutionLayer, trial: Trial) -> Tensor:
     """(watched, out) the rows that are compared."""
     own, others = trial.sources[: trial.targets], trial.sources[trial.targets :]
-    received = _called(title, layer, layer.receive, trial.edges, own, others, _rows(trial.targets))
+    received = called(title, layer, layer.receive, trial.edges, own, others, _rows(trial.targets))
     if len(received) != trial.targets:
         rule = f"gives {len(received)} rows for {trial.targets} targets; must be one each"
         raise ArgumentError(f"{title}: {rule}")
@@ -253,7 +254,8 @@ class _FailedError(ArgumentError):
     """A call that raised an error."""
 
 
-def _called(title: str, model: nn.Module, function: Any, *given: Any) -> Tensor:
+def called(title: str, model: nn.Module, function: Any, *given: Any) -> Tensor:
+    """What a function gives, its buffers left as they were; ArgumentError where it fails."""
     try:
         with untouched_statistics(model):  # which also change weights that are normalised by the last call
             out = function(*given)

@@ -27,18 +27,22 @@ class Trial:
         targets: how many they are.
         edges: in the order of the targets.
         watched: (watched,) where the rows that are compared are.
+        growth: by how much other values may be larger, so that they are the largest of all; 1 if the messages
+            are real, and should stay so.
     """
 
     sources: Tensor
     targets: int
     edges: Edges
     watched: Tensor
+    growth: float
 
     @staticmethod
-    def of(message: Tensor, weight: Tensor | None, attr: Tensor | None) -> Trial:
+    def of(message: Tensor, weight: Tensor | None, attr: Tensor | None, growth: float) -> Trial:
         """The first one, of (10, in) messages, (15,) weights and (15, columns) features of edges."""
         ends = [[source, target] for target, senders in enumerate(_SENDERS) for source in senders]
-        return Trial(message, TARGETS, Edges(torch.tensor(ends).T, weight, attr), torch.tensor(WATCHED))
+        edges = Edges(torch.tensor(ends).T, weight, attr)
+        return Trial(message, TARGETS, edges, torch.tensor(WATCHED), growth)
 
     @property
     def to_others(self) -> Tensor:
@@ -63,13 +67,14 @@ class Trial:
 def changes(first: Trial) -> Iterator[tuple[str, Trial]]:
     """What is outside of the watched rows' messages, by name, and the trial with another such.
 
-    Values are taken from other rows and edges, so that they are as real as those.
+    Values are those of other rows and edges, and may be larger.
     """
     if first.edges.weight is not None:
         weight = torch.where(first.to_others, 3 * first.edges.weight, first.edges.weight)
         yield "the weights of other edges", replace(first, edges=first.edges._replace(weight=weight))
     if first.edges.attr is not None:
-        attr = torch.where(first.to_others[:, None], first.edges.attr.roll(4, 0), first.edges.attr)
+        other = first.growth * first.edges.attr.roll(4, 0)
+        attr = torch.where(first.to_others[:, None], other, first.edges.attr)
         yield "the features of other edges", replace(first, edges=first.edges._replace(attr=attr))
     for name, change in CHANGES.items():
         yield name, change(first)
@@ -77,7 +82,7 @@ def changes(first: Trial) -> Iterator[tuple[str, Trial]]:
 
 def _other_values(first: Trial) -> Trial:
     sources = first.sources.clone()
-    sources[[4, 5, 9]] = first.sources[[0, 7, 2]]
+    sources[[4, 5, 9]] = first.growth * first.sources[[0, 7, 2]]
     return replace(first, sources=sources)
 
 

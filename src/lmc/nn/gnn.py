@@ -42,8 +42,8 @@ class GNN(Model):
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
-    GCNConv, GCN2Conv, GINConv, and SAGEConv with a mean or a sum take the path of the built-in models. A
-    GCN2Conv reads what the encoder gives as its x_0.
+    GCNConv, GCN2Conv, GINConv, and SAGEConv with a mean or a sum take the path of the built-in models, as
+    long as they have no hooks. A GCN2Conv reads what the encoder gives as its x_0.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of

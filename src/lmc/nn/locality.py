@@ -137,6 +137,11 @@ class _Tried:
         x = graph.x[torch.arange(NODES) % graph.num_nodes].to(example)
         return _Tried(model, x, graph, suffix, draw)
 
+    @property
+    def growth(self) -> float:
+        """By how much values that are made up may be larger than others; real ones stay what they are."""
+        return 4.0 if self.graph is None else 1.0
+
     def run(self) -> None:
         """Raise ArgumentError for the first module that does not work."""
         model = self.model
@@ -179,7 +184,7 @@ class _Tried:
     def _rows_alone(self, title: str, function: Callable[[Tensor, Rows], Tensor], z: Tensor) -> Tensor:
         """The value for all rows; each must stay the same whatever else there is."""
         half, order = NODES // 2, torch.tensor([3, 7, 0, 9, 4, 1, 8, 2, 6, 5])
-        other = torch.cat([z[:half], z[:half].flip(0) * (4.0 if self.graph is None else 1.0)])
+        other = torch.cat([z[:half], self.growth * z[:half].flip(0)])
         whole = called(title, self.model, function, z, _rows(NODES))
         if len(whole) != NODES:
             raise ArgumentError(f"{title} gives {len(whole)} rows for {NODES} nodes: it pools over the graph")
@@ -198,16 +203,16 @@ class _Tried:
 
     def _convolution(self, layer: ConvolutionLayer, message: Tensor, title: str) -> Tensor:
         """The value for all nodes; every row must depend on its own messages alone."""
-        attr, growth = self._features_of_edges(layer), 4.0 if self.graph is None else 1.0
+        attr = self._features_of_edges(layer)
         try:
-            self._try(layer, Trial.of(message, None, attr, growth), title)
+            self._try(layer, Trial.of(message, None, attr, self.growth), title)
         except _FailedError:
             if attr is not None or not layer.takes_attr:
                 raise
             raise UndecidedError from None
         if layer.takes_weight:
             weight = 0.5 + self.draw(MESSAGES, 1)[:, 0].abs()
-            self._try_weights(layer, Trial.of(message, weight, attr, growth), title)
+            self._try_weights(layer, Trial.of(message, weight, attr, self.growth), title)
         more = None if attr is None else attr.repeat(2, 1)
         given = Edges(_ENDS, None, more), message, message[:0], _rows(NODES)
         return called(f"{title}: {NO_FORM}", layer, layer.receive, *given)

@@ -1,9 +1,12 @@
 """Models of parts, put together by hand; and what cannot be put together."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from torch_geometric.nn import (
+    FeaStConv,
     GATConv,
     GCN2Conv,
     GCNConv,
@@ -15,7 +18,7 @@ from torch_geometric.nn import (
 )
 
 import lmc
-from estimating import bound, distance, full_gradient, graph_of, settled
+from estimating import bound, distance, full_gradient, gradient, graph_of, settled
 from lmc.training.optimizers import parameter_groups
 from pyg_models import graph_with, make
 
@@ -119,6 +122,26 @@ def test_a_model_of_pyg_as_it_is_is_told_what_to_do():
             use()
 
 
+@pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GraphFM, lmc.ClusterGCN, lmc.BackwardSGD])
+@pytest.mark.parametrize("conv", [FeaStConv, partial(SAGEConv, aggr="median"), partial(SAGEConv, aggr="mul")])
+def test_without_a_halo_and_without_messages(conv, estimator):
+    """Node 34 has no neighbours, so there is neither; a row of it is the same alone and among all."""
+    torch.manual_seed(0)
+    graph, model = graph_of("undirected"), lmc.GNN([conv(5, 6), nn.Sequential(nn.ELU(), conv(6, 3))]).double()
+    by_estimator = bound(estimator(), model, graph)
+    for nodes in ([34], range(36), [34, 0]):
+        loss, found = gradient(by_estimator, graph.batch(nodes))
+        assert loss >= 0
+        assert all(g.isfinite().all() for g in found.values())
+    whole = lmc.predict(graph, model)
+    for rows in (1, 5):
+        assert torch.allclose(lmc.predict(graph, model, rows_at_once=rows), whole, rtol=1e-12)
+    order = torch.arange(35, -1, -1)  # now the first node has no neighbours
+    data = graph.to_pyg()
+    turned = lmc.Graph(35 - data.edge_index, graph.x[order], graph.y[order], graph.train_mask[order])
+    assert torch.allclose(lmc.predict(turned, model)[order], whole, rtol=1e-12)
+
+
 # -- what cannot work -------------------------------------------------------------------------------
 
 
@@ -163,7 +186,7 @@ class Square(nn.Module):
 REFUSED = {
     "norm over the graph": (
         lambda: lmc.from_pyg(make("GCN", norm="GraphNorm")),
-        "layers[1], before the convolution: GraphNorm mixes nodes: a row changes with the other rows",
+        "layers[1], before the convolution: GraphNorm mixes nodes: a row depends on the values of other rows",
     ),
     "layer norm over the graph": (
         lambda: lmc.from_pyg(make("GAT", norm="LayerNorm")),
@@ -181,9 +204,9 @@ REFUSED = {
         lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), Square())]),
         "layers[0] (Square): has no bipartite form, conv((x_source, x_target), edge_index)",
     ),
-    "an LSTM over neighbours, which pads them to the longest list": (
+    "an LSTM over neighbours": (
         lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
-        "layers[0] (SAGEConv): mixes nodes: a row changes with what others receive",
+        "layers[0] (SAGEConv): mixes nodes: a row depends on the order of edges",
     ),
     "no convolution": (lambda: lmc.GNN([nn.Linear(5, 6)]), "layers[0] (Linear): takes no edge_index"),
     "two convolutions": (
@@ -199,6 +222,10 @@ REFUSED = {
         lambda: lmc.GNN([nn.Sequential(nn.Linear(5, 6), _cached())]),
         "layers[0] (GATConv): cached=True would keep the edges",
     ),
+    "columns in parts": (
+        lambda: lmc.GNN([GATConv(6, 6, decomposed_layers=2)]),
+        "layers[0] (GATConv): decomposed_layers=2: PyG splits the columns of one matrix, not of a pair",
+    ),
     "no shape yet": (lambda: lmc.GNN([SAGEConv(-1, 6)]), "has no shape yet; run the model once"),
     "a forward of its own": (lambda: lmc.from_pyg(Own(5, 6, 2, 3)), "model: Own has a forward of its own"),
     "another model": (
@@ -211,7 +238,7 @@ REFUSED = {
     ),
     "degrees of sources, counted in the batch": (
         lambda: lmc.GNN([LocalDegrees(5, 6)]),
-        "layers[0] (LocalDegrees): mixes nodes: a row changes with what others receive",
+        "layers[0] (LocalDegrees): mixes nodes: a row depends on the number of other edges",
     ),
     "no list": (lambda: lmc.GNN(SAGEConv(5, 6)), "layers: must be a list of modules"),
     "no modules": (lambda: lmc.GNN([torch.relu]), "layers: must be a list of modules"),

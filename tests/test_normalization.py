@@ -86,3 +86,14 @@ def test_negative_sums_and_unknown_names_are_refused():
         lmc.ArgumentError, match=r"norm='max': must be one of gcn, gcn improved, .*, mean, sum, "
     ):
         lmc.normalize(graph, "max")
+
+
+@pytest.mark.parametrize("weight", [None, [0.5, 3.0, 2.0]])
+def test_improved_is_that_of_pyg_with_and_without_weights(weight):
+    """Without weights PyG adds self-loops of weight one, `improved` or not."""
+    ends = torch.tensor([[0, 1, 2], [1, 2, 2]])
+    given = None if weight is None else torch.tensor(weight, dtype=torch.float64)
+    graph = lmc.Graph(ends, torch.ones(3, 1, dtype=torch.float64), [0, 1, 0], [True] * 3, edge_weight=weight)
+    index, normalised = gcn_norm(ends, given, 3, improved=True, dtype=torch.float64)
+    dense = torch.zeros(3, 3, dtype=torch.float64).index_put_((index[1], index[0]), normalised)
+    assert torch.allclose(lmc.normalize(graph, "gcn improved").to_dense(), dense, rtol=1e-14)

@@ -37,16 +37,25 @@ class Edges:
     attr: Tensor | None
     type: Tensor | None = None
 
-    def where(self, mask: Tensor) -> Edges:
-        """Those where `mask` (edges,) is True."""
+    def where(self, which: Tensor) -> Edges:
+        """Those where `which` (edges,) is True, or of these numbers."""
         weight, attr, kind = (
-            None if kept is None else kept[mask] for kept in (self.weight, self.attr, self.type)
+            None if every is None else every[which] for every in (self.weight, self.attr, self.type)
         )
-        return replace(self, ends=self.ends[:, mask], weight=weight, attr=attr, type=kind)
+        return replace(self, ends=self.ends[:, which], weight=weight, attr=attr, type=kind)
 
     def sent_from(self, first: int) -> Edges:
         """Those whose source has this number or a larger one."""
         return self.where(self.ends[0] >= first)
+
+    def after_one(self) -> Edges:
+        """With one more row before all others, which sends itself two messages of weight and features one."""
+
+        def after(value: int, kept: Tensor | None) -> Tensor | None:
+            return None if kept is None else torch.cat([kept.new_full((2, *kept.shape[1:]), value), kept])
+
+        ends = torch.cat([self.ends.new_zeros(2, 2), self.ends + 1], 1)
+        return Edges(ends, after(1, self.weight), after(1, self.attr), after(0, self.type))
 
 
 @dataclass(frozen=True, eq=False)

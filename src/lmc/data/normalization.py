@@ -47,7 +47,7 @@ class DerivedNorm(ABC):
 
 Norm = NamedNorm | DerivedNorm
 
-# What a self-loop that is added weighs, by how much one adds: PyG's `improved` counts a node twice.
+# What a self-loop that is added weighs among weighted edges: PyG's `improved` counts a node twice.
 _LOOPS: dict[NamedNorm, float] = {"gcn": 1.0, "gcn improved": 2.0}
 
 Kept = TypeVar("Kept")
@@ -62,7 +62,8 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
       for that of I and D is the sum of a row of A + I;
     - `"mean"`: D^-1 A, with D the sum of a row of A;
     - `"sum"`: A;
-    - `"gcn improved"`: as `"gcn"`, with 2 I; `"gcn without loops"`: without I;
+    - `"gcn improved"`: as `"gcn"`, with 2 I where edges have weights (without any, PyG adds I here too);
+    - `"gcn without loops"`: without I;
     - `"plain mean"`, `"plain sum"`: as if every weight were one;
     - `"typed mean"`, `"typed sum"`: the same for each type of edges, stacked; see `typed_adjacency`;
     - `"chebyshev sym"`, `"chebyshev rw"`, `"chebyshev"`: 2 L / m - I, with the Laplacian
@@ -130,7 +131,7 @@ def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:
     if norm.startswith("plain"):
         adjacency = adjacency.with_values(None)
     if norm in _LOOPS:
-        adjacency = with_self_loops(adjacency, _LOOPS[norm])
+        adjacency = with_self_loops(adjacency, 1.0 if adjacency.values is None else _LOOPS[norm])
     symmetric = norm.startswith("gcn")
     values = _ones_like(adjacency) if adjacency.values is None else adjacency.values.double()
     if not norm.endswith("sum"):
@@ -205,9 +206,8 @@ def with_self_loops(a: CSR, weight: float) -> CSR:
     entry += torch.where(a.indices > rows, lacks[rows], 0)
     indices = torch.repeat_interleave(torch.arange(a.shape[0], dtype=index), indptr.diff())
     indices[entry] = a.indices
-    if a.values is None and weight == 1:
+    if a.values is None:
         return CSR(indptr, indices, None, a.num_cols)
-    known = _ones_like(a) if a.values is None else a.values
-    values = torch.full((indices.numel(),), weight, dtype=known.dtype)
-    values[entry] = known
+    values = torch.full((indices.numel(),), weight, dtype=a.values.dtype)
+    values[entry] = a.values
     return CSR(indptr, indices, values, a.num_cols)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lmc.data.batch import Batch
-from lmc.estimators.estimator import Estimator, untouched_statistics
+from lmc.estimators.estimator import Estimator
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
+from lmc.nn.module_context import untouched_statistics
 
 
 @dataclass

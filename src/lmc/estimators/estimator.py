@@ -223,14 +223,3 @@ class Estimator(ABC):
                 shapes = f"{tuple(state[name].shape)}: must be {tuple(value.shape)}"
                 raise ArgumentError(f"state[{name!r}] has shape {shapes}")
         self._step = int(state["step"])
-
-
-@contextmanager
-def untouched_statistics(model: nn.Module) -> Iterator[None]:
-    """A pass in this context leaves the buffers (a batch norm's running statistics) as they were."""
-    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    try:
-        yield
-    finally:
-        for name, buffer in model.named_buffers():
-            buffer.copy_(before[name])

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import Estimator, untouched_statistics
+from lmc.estimators.estimator import Estimator
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
-from lmc.nn.module_context import without_autocast
+from lmc.nn.module_context import untouched_statistics, without_autocast
 
 Estimate = dict[nn.Parameter, Tensor]
 

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
-from lmc.estimators.estimator import Estimator, Precision, untouched_statistics
+from lmc.estimators.estimator import Estimator, Precision
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History, Remembered
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
+from lmc.nn.module_context import untouched_statistics
 
 
 class HistoryEstimator(Estimator):

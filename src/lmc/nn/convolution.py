@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +33,15 @@ class ConvolutionLayer(Layer):
     """
 
     def __init__(self, conv: nn.Module, message: NodeWise) -> None:
+        from torch_geometric.nn.aggr import QuantileAggregation
+
         super().__init__()
         self.message = message
         self.conv = conv
+        self._reads_quantiles = any(isinstance(part, QuantileAggregation) for part in conv.modules())
         takes = signature(conv.forward).parameters
-        self._takes_weight = "edge_weight" in takes
-        self._needs_weight = self._takes_weight and takes["edge_weight"].default is Parameter.empty
+        self.takes_weight = "edge_weight" in takes
+        self._needs_weight = self.takes_weight and takes["edge_weight"].default is Parameter.empty
         # Where a convolution says how wide they are, and says None, it does not want them.
         self.takes_type = "edge_type" in takes
         self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
@@ -65,10 +69,22 @@ class ConvolutionLayer(Layer):
             others: (others, in) messages of the others.
             rows: the targets.
         """
+        if self._fails_on(edges):
+            one = own.new_ones(1, own.shape[1])
+            outside = replace(rows, inside=False)  # a batch norm has no statistics of what is made up
+            return self._received(edges.after_one(), torch.cat([one, own]), others, outside)[1:]
+        return self._received(edges, own, others, rows)
+
+    def _fails_on(self, edges: Edges) -> bool:
+        """Many convolutions fail without any message; PyG's quantiles need some for the first row."""
+        count = edges.ends.shape[1]
+        return count == 0 or (self._reads_quantiles and (count == 1 or int(edges.ends[1, 0]) > 0))
+
+    def _received(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         given: dict[str, Tensor] = {}
         if self._needs_weight and edges.weight is None:
             given["edge_weight"] = own.new_ones(edges.ends.shape[1])
-        elif self._takes_weight and edges.weight is not None:
+        elif self.takes_weight and edges.weight is not None:
             given["edge_weight"] = edges.weight
         if self.takes_attr and edges.attr is not None:
             given["edge_attr"] = edges.attr

@@ -12,20 +12,23 @@ from torch.nn.parameter import UninitializedParameter
 from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
 from lmc.nn.convolution import ConvolutionLayer
+from lmc.nn.cuts import check_cuts
 from lmc.nn.dropout import Dropout
+from lmc.nn.hooks import hooked, is_changed, is_plain
 from lmc.nn.hops import hops_of, keeps_input
-from lmc.nn.known_convolutions import layer_of_known
+from lmc.nn.known_convolutions import LINEAR, layer_of_known
 from lmc.nn.linear_convolutions import (
-    GCN2ConvLayer,
-    GCNConvLayer,
+    READ,
     GINConvLayer,
+    ReadConvolution,
     SAGEConvLayer,
     UnitLength,
 )
 from lmc.nn.locality import check_locality, input_width
 from lmc.nn.model import Layer, Model
-from lmc.nn.module_context import running_on
+from lmc.nn.module_context import running_on, untouched_statistics
 from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
+from lmc.nn.random_relu import RandomReLU
 from lmc.nn.refusals import is_convolution, why_refused
 from lmc.nn.rows import Rows
 from lmc.nn.typed_convolutions import RGCNConvLayer
@@ -41,9 +44,10 @@ class GNN(Model):
 
     The modules are used as they are, and share their parameters, buffers and mode with the model. What
     follows a convolution is part of the next layer's message: histories are kept right after convolutions.
-    GCNConv, GCN2Conv, GINConv, ClusterGCNConv, SAGEConv and RGCNConv with a mean or a sum take the path of
-    the built-in models. A GCN2Conv or FAConv reads what the encoder gives as its x_0. Convolutions of several
-    hops, such as APPNP, need no bipartite form: each hop is a layer.
+    Linear convolutions (GCNConv, GCN2Conv, GINConv, ClusterGCNConv, SAGEConv and RGCNConv with a mean or a
+    sum) take the path of the built-in models, as long as they have no hooks. A GCN2Conv or FAConv reads what
+    the encoder gives as its x_0. Convolutions of several hops, such as APPNP, need no bipartite form: each
+    hop is a layer.
 
     Args:
         layers: a convolution each, `conv((x_source, x_target), edge_index, ...)`, or a `nn.Sequential` of
@@ -91,17 +95,21 @@ class GNN(Model):
         end: Any = last if jump is None else JumpHead(last, jump, node_wise(_flat(head)))
         super().__init__(node_wise(_flat(encoder)), parts, end)
         self._followers: list[nn.Module] = []
+        self._given = [part for part in (*layers, encoder, head, jump) if isinstance(part, nn.Module)]
         self.jumps = jump is not None
         self.reads_initial = any(layer.reads_initial for layer in parts)
         for name, parameter in self.named_parameters():
             if isinstance(parameter, UninitializedParameter):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
+        self._check_hooks()
         width = in_features or input_width(self)
         self._tried = width is not None and check_locality(self, width)
+        self._compared = False
 
     def follow(self, model: nn.Module) -> None:
         """Keep the model that the modules come from in the same mode, and have its names for the weights."""
         self._followers = [model]  # in a list, which torch does not look into: its parameters are ours
+        self._check_hooks()
 
     @property
     def original(self) -> nn.Module:
@@ -120,8 +128,25 @@ class GNN(Model):
 
     def widths(self, graph: Graph) -> list[int]:
         """The widths of every boundary and of a prediction; a module that cannot work is refused."""
+        self._check_hooks()
         self._tried = self._tried or check_locality(self, graph.num_features, graph)
-        return super().widths(graph)
+        with untouched_statistics(self):
+            widths = super().widths(graph)
+        if not self._compared:
+            check_cuts(self, graph)
+            self._compared = True
+        return widths
+
+    def _check_hooks(self) -> None:
+        """Raise ArgumentError if hooks would not run, since only the weights of their module are read."""
+        for place, layer in enumerate(self.layers):
+            if isinstance(layer, ReadConvolution) and not layer.fits(layer.conv):
+                title = f"layers[{place}] ({type(layer.conv).__name__})"
+                raise ArgumentError(f"{title}: was changed after it was wrapped; wrap it again")
+        found = hooked([*self._given, *self._followers], _called(self))
+        if found is not None:
+            why = "which would not run, since only its parts are called"
+            raise ArgumentError(f"{type(found).__name__}: has hooks or methods of its own, {why}")
 
 
 class JumpHead(nn.Module):
@@ -163,49 +188,76 @@ def _check(layers: Any, *others: Any) -> None:
             raise ArgumentError(f"{module!r}: encoder, head and jump must be modules")
 
 
+def _called(model: GNN) -> list[nn.Module]:
+    """The modules that were given and are called as they are."""
+    called: list[nn.Module] = []
+    for part in model.modules():
+        if isinstance(part, NodeWiseModule):
+            called.append(part.module)
+        elif isinstance(part, ReadConvolution):
+            called += part.called()
+        elif isinstance(part, ConvolutionLayer):
+            own = type(part).call is not ConvolutionLayer.call  # then it is taken apart
+            called += part.conv.children() if own else [part.conv]
+        elif isinstance(part, JumpHead):
+            called.append(part.jump)
+    return called
+
+
 # -- node by node --------------------------------------------------------------------------------
 
 
 def node_wise(modules: Sequence[nn.Module]) -> NodeWise:
     """Modules one after the other; a norm, a ReLU and a dropout in a row are fused."""
     parts: list[NodeWise] = []
-    rest = [module for module in modules if not isinstance(module, nn.Identity)]
+    rest = [module for module in modules if not is_plain(module, nn.Identity)]
     while rest:
         norm = rest.pop(0) if _has_usual_statistics(rest[0]) and _is_relu(rest[1:]) else None
         if norm is not None or _is_relu(rest):
             rest.pop(0)
-            dropout = rest[0] if rest and isinstance(rest[0], nn.Dropout) else None
-            parts.append(Activation(norm or nn.Identity(), dropout or 0.0))
-            rest = rest[1:] if dropout else rest
+            dropout: Any = rest.pop(0) if rest and is_plain(rest[0], nn.Dropout) else 0.0
+            parts.append(Activation(norm or nn.Identity(), dropout))
         else:
-            module = rest.pop(0)
-            parts.append(Dropout(module) if isinstance(module, nn.Dropout) else NodeWiseModule(module))
+            parts.append(_alone(rest.pop(0)))
     if not parts:
         return Identity()
     return parts[0] if len(parts) == 1 else Chain(*parts)
 
 
+def _alone(module: Any) -> NodeWise:
+    """What is random in torch's own modules is a hash of the node."""
+    if is_plain(module, nn.Dropout):
+        return Dropout(module)
+    return RandomReLU(module) if is_plain(module, nn.RReLU) else NodeWiseModule(module)
+
+
 def _is_relu(modules: Sequence[nn.Module]) -> bool:
-    return bool(modules) and isinstance(modules[0], nn.ReLU)
+    return bool(modules) and is_plain(modules[0], nn.ReLU)
 
 
 def _has_usual_statistics(module: nn.Module) -> bool:
     """Whether it is a batch norm with torch's default options."""
-    usual = isinstance(module, nn.BatchNorm1d) and module.affine and module.track_running_stats
-    return usual and module.momentum is not None
+    if not is_plain(module, nn.BatchNorm1d):
+        return False
+    return bool(module.affine and module.track_running_stats and module.momentum is not None)
 
 
-def _flat(module: Module | None) -> list[nn.Module]:
+def _flat(given: Module | None) -> list[nn.Module]:
     """The modules of a chain; PyG's batch norm as the one of torch that it holds."""
     from torch_geometric.nn.norm import BatchNorm
 
-    if module is None:
+    if given is None:
         return []
-    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
-        return [part for child in module for part in _flat(child)]
-    if isinstance(module, BatchNorm) and not module.allow_single_element:
+    module: Any = as_module(given)
+    if isinstance(module, nn.Sequential) and not is_changed(module) and _is_chain(type(module)):
+        return [part for child in module.children() for part in _flat(child)]
+    if is_plain(module, BatchNorm) and not module.allow_single_element:
         return [module.module]
-    return [as_module(module)]
+    return [module]
+
+
+def _is_chain(kind: type[nn.Sequential]) -> bool:
+    return kind.forward is nn.Sequential.forward
 
 
 def as_module(function: Module) -> nn.Module:
@@ -222,6 +274,8 @@ def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, lis
     """What comes before the convolution of a layer, the convolution, and what follows it."""
     if not isinstance(given, nn.Sequential):
         return [], given, []
+    if is_changed(given):
+        raise ArgumentError(f"{name} (Sequential): has hooks; only its parts are called, which may have some")
     chain = _flat(given)
     places = [place for place, module in enumerate(chain) if is_convolution(module)]
     if len(places) != 1:
@@ -233,22 +287,17 @@ def _split(given: nn.Module, name: str) -> tuple[list[nn.Module], nn.Module, lis
 
 def _layers(conv: Any, message: NodeWise, name: str) -> tuple[Sequence[Layer], list[nn.Module]]:
     """The layer of a convolution, or one for each hop, and its modules that come after the boundary."""
-    from torch_geometric.nn import FastRGCNConv, GCN2Conv, GCNConv, GINConv, RGCNConv, SAGEConv
+    from torch_geometric.nn import FastRGCNConv, GCN2Conv, GCNConv, RGCNConv
 
     title = f"{name} ({type(conv).__name__})"
     if getattr(conv, "flow", "source_to_target") != "source_to_target":
         raise ArgumentError(f"{title}: flow={conv.flow!r}; must be 'source_to_target'")
-    adds = getattr(conv, "aggr", None) in ("add", "sum")
-    linear = adds or getattr(conv, "aggr", None) == "mean"
-    if type(conv) is GCNConv and adds:
-        return [GCNConvLayer(conv, message)], []
-    if type(conv) is GCN2Conv and adds:
-        return [GCN2ConvLayer(conv, message)], []
-    if type(conv) is SAGEConv and linear and not conv.project:
-        return [SAGEConvLayer(conv, message)], [UnitLength()] if conv.normalize else []
-    if type(conv) is GINConv and linear:
-        return [GINConvLayer(conv, message)], _flat(conv.nn)
-    if type(conv) in (RGCNConv, FastRGCNConv) and linear:
+    for read in READ:
+        if read.fits(conv):
+            return [read(conv, message)], _after(conv, read)
+    if isinstance(conv, (GCNConv, GCN2Conv)) and (is_changed(conv) or is_changed(conv.aggr_module)):
+        raise ArgumentError(f"{title}: has hooks or methods of its own, and no bipartite form to call it by")
+    if type(conv) in (RGCNConv, FastRGCNConv) and conv.aggr in LINEAR:
         return [RGCNConvLayer(conv, message)], []
     if type(conv) is FastRGCNConv:
         raise ArgumentError(
@@ -260,6 +309,16 @@ def _layers(conv: Any, message: NodeWise, name: str) -> tuple[Sequence[Layer], l
         return [known], []
     if (refused := why_refused(conv)) is not None:
         raise ArgumentError(f"{title}: {refused}")
+    if getattr(conv, "decomposed_layers", 1) != 1:
+        many = f"decomposed_layers={conv.decomposed_layers}"
+        raise ArgumentError(f"{title}: {many}: PyG splits the columns of one matrix, not of a pair")
     if getattr(conv, "cached", False):
         raise ArgumentError(f"{title}: cached=True would keep the edges of the first batch for all")
     return [ConvolutionLayer(conv, message)], []
+
+
+def _after(conv: Any, kind: type[Layer]) -> list[nn.Module]:
+    """The modules of a convolution that come after the boundary."""
+    if kind is GINConvLayer:
+        return _flat(conv.nn)
+    return [UnitLength()] if kind is SAGEConvLayer and conv.normalize else []

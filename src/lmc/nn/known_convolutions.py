@@ -13,6 +13,7 @@ from lmc.errors import ArgumentError
 from lmc.nn.cluster_gcn_conv import ClusterGCNConvLayer
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.dir_gnn import DirGNNLayer
+from lmc.nn.hooks import is_changed
 from lmc.nn.linear_convolutions import GCN2ConvLayer, GCNConvLayer, SAGEConvLayer
 from lmc.nn.model import Layer
 from lmc.nn.node_wise import Identity, NodeWise
@@ -61,7 +62,7 @@ def _makers() -> dict[type, Maker]:
 
 
 def _gcn(conv: Any, message: NodeWise) -> Layer:
-    return (GCNConvLayer if conv.aggr in LINEAR else GCNConvOfMessages)(conv, message)
+    return (GCNConvLayer if GCNConvLayer.fits(conv) else GCNConvOfMessages)(conv, message)
 
 
 def _gcn2(conv: Any, message: NodeWise) -> Layer:
@@ -85,15 +86,15 @@ def _dir_gnn(conv: Any, message: NodeWise) -> Layer:
 
 def _one_way(conv: Any) -> ConvolutionLayer:
     """The layer of one of the two convolutions of a DirGNNConv, message by message."""
-    from torch_geometric.nn import SAGEConv
-
     title = type(conv).__name__
     if getattr(conv, "flow", "source_to_target") != "source_to_target":
         raise ArgumentError(f"{title}: flow={conv.flow!r}; must be 'source_to_target'")
-    adds_up = type(conv) is SAGEConv and conv.aggr in LINEAR and not (conv.project or conv.normalize)
+    adds_up = SAGEConvLayer.fits(conv) and not conv.normalize
     layer = SAGEConvLayer(conv, Identity()) if adds_up else layer_of_known(conv, Identity(), title)
     if layer is not None and layer.reads_initial:
         raise ArgumentError(f"{title}: reads x_0, which DirGNNConv does not give to it")
+    if layer is not None and is_changed(conv):
+        raise ArgumentError(f"{title}: has hooks or methods of its own, which would not run")
     if isinstance(layer, SAGEConvLayer | GCNConvLayer | ClusterGCNConvLayer):
         return AddedUp(layer)
     if layer is None:

@@ -28,6 +28,30 @@ def evaluation_mode(model: nn.Module, which: Callable[[nn.Module], bool]) -> Ite
             module.training = True
 
 
+@contextmanager
+def training_mode(model: nn.Module) -> Iterator[None]:
+    """In this context every module is in training mode."""
+    evaluating = [module for module in model.modules() if not module.training]
+    for module in evaluating:
+        module.training = True
+    try:
+        yield
+    finally:
+        for module in evaluating:
+            module.training = False
+
+
+@contextmanager
+def untouched_statistics(model: nn.Module) -> Iterator[None]:
+    """A pass in this context leaves the buffers (a batch norm's running statistics) as they were."""
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        yield
+    finally:
+        for name, buffer in model.named_buffers():
+            buffer.copy_(before[name])
+
+
 def takes_statistics(module: nn.Module) -> bool:
     """Whether it is a batch norm, or an instance norm, for which the nodes are one instance."""
     return isinstance(module, _NormBase)

@@ -34,7 +34,7 @@ class WeighedLayer(ConvolutionLayer):
     def __init__(self, conv: Any, message: NodeWise, norm: Norm) -> None:
         super().__init__(conv, message)
         self.norm = norm
-        self._takes_weight = self._needs_weight = True
+        self.takes_weight = self._needs_weight = True
         self.takes_attr = False
 
     def prepare_graph(self, graph: Graph) -> None:

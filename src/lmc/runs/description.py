@@ -13,8 +13,10 @@ from torch import nn
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
+from lmc.nn.hooks import is_changed
 from lmc.nn.model import Model
 from lmc.nn.recipe import is_text
+from lmc.nn.weights import weights_of
 from lmc.runs.config import Config
 from lmc.runs.models import module_of
 from lmc.runs.registry import METHODS, OwnKind, model_kind
@@ -68,7 +70,7 @@ def model_settings(model: Model, in_features: int) -> Settings:
 
 
 def alike(one: nn.Module, other: nn.Module) -> bool:
-    """Whether two modules differ in nothing but the values of their tensors.
+    """Whether two modules differ in nothing but the values of their tensors, and neither has hooks.
 
     >>> alike(nn.Dropout(0.5), nn.Dropout(0.5)), alike(nn.Dropout(0.5), nn.Dropout(0.3))
     (True, False)
@@ -77,12 +79,13 @@ def alike(one: nn.Module, other: nn.Module) -> bool:
     if first.keys() != second.keys() or shapes_of(one) != shapes_of(other):
         return False
     pairs = [(module, second[name]) for name, module in first.items()]
-    return all(type(a) is type(b) and _attributes(a) == _attributes(b) for a, b in pairs)
+    same = all(type(a) is type(b) and _attributes(a) == _attributes(b) for a, b in pairs)
+    return same and not any(is_changed(part) for pair in pairs for part in pair)
 
 
 def shapes_of(module: nn.Module) -> dict[str, torch.Size]:
     """The shape of every tensor by its name."""
-    return {name: value.shape for name, value in module.state_dict().items()}
+    return {name: value.shape for name, value in weights_of(module).items()}
 
 
 def _attributes(module: nn.Module) -> Settings:

@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 
 from lmc.nn.model import Model
+from lmc.nn.weights import weights_of
 from lmc.training.metrics import Metric
 from lmc.training.records import Record
 
@@ -40,6 +41,6 @@ class BestEpoch:
         before = None if self.record is None else self.record.val
         if before is None or math.isnan(before) or self._metric.better(record.val, before):
             self.record, self.evaluations_since = record, 0
-            self.weights = {name: value.clone() for name, value in model.original.state_dict().items()}
+            self.weights = {name: value.clone() for name, value in weights_of(model.original).items()}
         else:
             self.evaluations_since += 1

@@ -26,6 +26,7 @@ from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
 from lmc.nn.inference import predict
 from lmc.nn.model import Model, check_model, in_type_of
+from lmc.nn.weights import weights_of
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
@@ -163,7 +164,7 @@ class Training:
     @property
     def best_weights(self) -> dict[str, Tensor]:
         """The weights of the best epoch so far, or the current ones if there is none."""
-        return self.best.weights or dict(self.model.original.state_dict())
+        return self.best.weights or weights_of(self.model.original)
 
     def _coming(self) -> Iterator[Batch]:
         """The remaining batches of the run, each prepared for its step."""
@@ -274,7 +275,7 @@ class Training:
             "records": [asdict(record) for record in self.records],
             "best": None if self.best.record is None else self.best.record.epoch,
             "since_best": self.best.evaluations_since,
-            "model": dict(self.model.original.state_dict()),
+            "model": weights_of(self.model.original),
             "best_weights": self.best.weights,
             "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),

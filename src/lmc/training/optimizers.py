@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
@@ -35,10 +35,14 @@ def make_optimizer(
     kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
 ) -> Optimizer:
     """An optimizer of the model's parameters, in groups with a weight decay each."""
+    return _made(kind, parameter_groups(model, weight_decay, head_weight_decay), lr)
+
+
+def _made(kind: str | MakeOptimizer, groups: list[dict[str, Any]], lr: float) -> Optimizer:
     if isinstance(kind, str):
         kind = OPTIMIZERS[checks.one_of("optimizer", kind, OPTIMIZERS)]
     try:
-        return kind(parameter_groups(model, weight_decay, head_weight_decay), lr=lr)
+        return kind(groups, lr=lr)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"optimizer={checks.shown(kind)}: cannot be made ({one_line(error)})") from None
 
@@ -46,11 +50,13 @@ def make_optimizer(
 def moments_after_a_step(
     kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
 ) -> dict[int, Any]:
-    """What such an optimizer keeps for each parameter, found by one step on a copy of the model."""
-    model = copy.deepcopy(model)
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer = make_optimizer(kind, model, lr, weight_decay, head_weight_decay)
+    """What such an optimizer keeps for each parameter, found by one step on copies of them."""
+    groups = parameter_groups(model, weight_decay, head_weight_decay)
+    for group in groups:
+        group["params"] = [nn.Parameter(p.detach().clone(), p.requires_grad) for p in group["params"]]
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer = _made(kind, groups, lr)
     optimizer.step()
     moments: dict[int, Any] = optimizer.state_dict()["state"]
     return moments

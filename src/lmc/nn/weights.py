@@ -1,0 +1,25 @@
+"""The weights of a module by their names, as files have them."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and kept buffer by its name, not copied: `state_dict()`, where that has them all.
+
+    PyG's Linear writes its `weight` even if that is computed from others, which it leaves out.
+
+    >>> from torch.nn.utils.parametrizations import weight_norm
+    >>> from torch_geometric.nn import Linear
+    >>> sorted(weights_of(weight_norm(Linear(2, 3, bias=False))))
+    ['parametrizations.weight.original0', 'parametrizations.weight.original1']
+    """
+    from torch_geometric.nn import Linear
+
+    if all("weight" in part._parameters for part in module.modules() if isinstance(part, Linear)):
+        return dict(module.state_dict())
+    weights: dict[str, Tensor] = {}
+    for name, part in module.named_modules(remove_duplicate=False):
+        nn.Module._save_to_state_dict(part, weights, f"{name}." if name else "", keep_vars=False)
+    return weights

@@ -113,6 +113,6 @@ def in_both_directions(
     has_reverse = turn < behind - first
     given = np.where(has_reverse, np.maximum(given, given[np.where(has_reverse, first + turn, 0)]), given)
     lacks = ~has_reverse
-    both = [np.concatenate([a, b[lacks]]) for a, b in ((source, target), (target, source))]
-    more = [np.concatenate([each, each[lacks]]) for each in (given, of_kind)]
-    return *both, None if weight is None else more[0], None if kind is None else more[1]
+    ends = np.concatenate([source, target[lacks]]), np.concatenate([target, source[lacks]])
+    given, of_kind = (np.concatenate([each, each[lacks]]) for each in (given, of_kind))
+    return *ends, None if weight is None else given, None if kind is None else of_kind

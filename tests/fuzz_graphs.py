@@ -37,7 +37,7 @@ def numbers(draw, nodes=st.integers(1, 14), weighted=None, attributed=False, tas
     """
     n = draw(nodes)
     random = np.random.default_rng(draw(st.integers(0, 2**31)))
-    density = draw(st.sampled_from([0.0, 0.1, 0.3, 0.7]))
+    density = draw(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7]))
     edges = random.random((n, n)) < density
     edges[:, random.random(n) < draw(st.sampled_from([0.0, 0.3]))] = False
     directed, loops = draw(st.booleans()), draw(st.booleans())

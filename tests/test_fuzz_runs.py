@@ -171,10 +171,11 @@ def methods(draw):
     return kinds[method](), method, {}
 
 
+# Before a batch norm a bias has no gradient but rounding, which a small eps of Adam would blow up.
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3),
-    "adam": lambda p: torch.optim.Adam(p, lr=1e-2),
-    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.1),
+    "adam": lambda p: torch.optim.Adam(p, lr=1e-2, eps=1e-3),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-2, eps=1e-3, weight_decay=0.1),
 }
 
 

@@ -1,0 +1,77 @@
+"""What may be cut into batches and what may not: the library's verdict against what is known of the pieces."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import lmc
+from estimating import full_gradient
+from fuzz_convolutions import LOCAL, MODES, NOT_LOCAL, Composed, Recipe
+from pyg_models import graph_with
+
+
+def first_use(recipe, graph):
+    """A model of the convolution that has met a graph: a step of every kind, and predictions.
+
+    Raises ArgumentError where the library refuses it, whenever that is.
+    """
+    torch.manual_seed(0)
+    model = lmc.GNN([Composed(recipe, 5, 6).double()], head=nn.Linear(6, 3).double())
+    for estimator in (lmc.LMC(0.4), lmc.FullBatch()):
+        estimator.bind(model, graph)
+        estimator.backward(graph.batch(range(12), scale=3.0))
+    lmc.predict(graph, model, rows_at_once=7)
+    return model
+
+
+def check(recipe):
+    """Refused in one line if a piece looks beyond; else PyG's own numbers, in whatever pieces."""
+    graph = graph_with()
+    if not recipe.is_local:
+        with pytest.raises(lmc.ArgumentError) as refused:
+            first_use(recipe, graph)
+        assert len(str(refused.value).splitlines()) == 1
+        return
+    model = first_use(recipe, graph)
+    convolution, data = model.layers[0].conv, graph.to_pyg()
+
+    def by_itself():
+        x, given = data.x, (data.edge_index, data.edge_weight.double(), data.edge_attr)
+        return model.head.module(convolution((x, x), *given))
+
+    model.eval()
+    expected = by_itself()
+    for rows in (5, graph.num_nodes):
+        torch.testing.assert_close(lmc.predict(graph, model, rows_at_once=rows), expected, rtol=1e-9, atol=1e-9)
+    model.train()
+    _, found = full_gradient(model, graph)
+    model.zero_grad()
+    cross_entropy(by_itself()[graph.train_mask], graph.y[graph.train_mask]).backward()
+    for name, parameter in model.named_parameters():
+        wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(found.get(name, torch.zeros_like(parameter)), wanted, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("piece", [*LOCAL, *NOT_LOCAL])
+def test_the_verdict_on_one_piece(piece, mode):
+    check(Recipe(((piece, mode),)))
+
+
+recipes = st.builds(
+    Recipe,
+    st.lists(st.tuples(st.sampled_from([*LOCAL, *NOT_LOCAL]), st.sampled_from(MODES)), max_size=3)
+    .map(tuple),
+    st.sampled_from(["add", "mean", "max"]),
+    st.booleans(),
+)
+local = st.lists(st.tuples(st.sampled_from(list(LOCAL)), st.sampled_from(MODES)), max_size=4).map(tuple)
+
+
+@pytest.mark.fuzz
+@given(recipes | st.builds(Recipe, local, st.sampled_from(["add", "mean", "max", "min"]), st.booleans()))
+def test_the_verdict_on_any_pieces(recipe):
+    check(recipe)

@@ -1,7 +1,7 @@
 """Convolutions put together from pieces, of which it is known whether they look beyond a row's own messages.
 
-A piece is a number for every message, (edges, 1), which the message is multiplied by. It is local if it depends on
-nothing but what its target receives: the two ends, weights and features of the messages into that target.
+A piece is a number for every message, which the message is multiplied by. It is local if it depends on
+nothing but what its target receives: ends, weights and features of the messages into that target.
 """
 
 from dataclasses import dataclass

@@ -30,12 +30,12 @@ class Numbers:
 
 
 @st.composite
-def numbers(draw, nodes=st.integers(1, 14), weighted=None, attributed=False, task="multiclass"):
+def numbers(draw, max_nodes=14, weighted=None, attributed=False, task="multiclass"):
     """Directed or not, weighted or not, with self-loops and isolated nodes; every edge once.
 
     weighted, attributed: whether edges have weights and features; None for perhaps.
     """
-    n = draw(nodes)
+    n = draw(st.integers(1, max_nodes))
     random = np.random.default_rng(draw(st.integers(0, 2**31)))
     density = draw(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7]))
     edges = random.random((n, n)) < density

@@ -38,7 +38,9 @@ OF_KIND = {
         root_weight=booleans,
         project=booleans,
     ),
-    "GIN": options(eps=st.sampled_from([0.0, 0.4]), train_eps=booleans, aggr=st.sampled_from(["add", "mean", "max"])),
+    "GIN": options(
+        eps=st.sampled_from([0.0, 0.4]), train_eps=booleans, aggr=st.sampled_from(["add", "mean", "max"])
+    ),
     "GAT": options(
         heads=heads,
         v2=booleans,

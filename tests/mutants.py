@@ -76,32 +76,37 @@ class Mutant:
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """All that can be made of a file, in the order of its lines; each compiles."""
-    tree = ast.parse(source)
-    original = ast.dump(tree)
-    found = {}
-    for node, text, kind in _replacements(tree):
-        if node.lineno != node.end_lineno:
-            continue
-        mutant = Mutant(path, node.lineno, node.col_offset, node.end_col_offset, text, kind)
-        try:
-            changed = ast.dump(ast.parse(mutant.of(source))) != original
-        except SyntaxError:
-            continue
-        if changed:
-            found[mutant.line, mutant.start, mutant.stop, mutant.text] = mutant
-    return [found[key] for key in sorted(found)]
+    """All that can be made of a file, in the order of its lines."""
+    places = (
+        Mutant(path, node.lineno, node.col_offset, node.end_col_offset, text, kind)
+        for node, text, kind in _replacements(ast.parse(source))
+        if node.lineno == node.end_lineno
+    )
+    return sorted(set(places), key=lambda m: (m.line, m.start, m.stop, m.text, m.kind))
 
 
 def drawn(root: Path, count: int, seed: int) -> list[Mutant]:
-    """So many at random, no two in one line: first a line of the packages that compute, then one of its mutants."""
+    """So many at random, no two in one line: a line of the packages that compute, then one of its mutants."""
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for path in sorted(path for package in PACKAGES for path in (root / "src/lmc" / package).glob("*.py")):
         for mutant in mutants_of(path.relative_to(root).as_posix(), path.read_text()):
             by_line.setdefault((mutant.path, mutant.line), []).append(mutant)
-    random = Random(seed)
-    lines = random.sample(sorted(by_line), min(count, len(by_line)))
-    return [random.choice(by_line[line]) for line in lines]
+    random, found = Random(seed), []
+    for line in random.sample(sorted(by_line), len(by_line)):
+        source = (root / line[0]).read_text()
+        lawful = [mutant for mutant in by_line[line] if _is_other_program(mutant.of(source), source)]
+        if lawful:
+            found.append(random.choice(lawful))
+        if len(found) == count:
+            break
+    return found
+
+
+def _is_other_program(mutated: str, source: str) -> bool:
+    try:
+        return ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(source))
+    except SyntaxError:
+        return False
 
 
 def _replacements(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
@@ -131,7 +136,9 @@ def _code(node: ast.AST, function: ast.AST | None = None) -> Iterator[tuple[ast.
 def _is_talk(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr):
         words = ast.unparse(node.value)
-        return isinstance(node.value, ast.Constant) or words.startswith(("warnings.", "print(", "super().__init__"))
+        return isinstance(node.value, ast.Constant) or words.startswith(
+            ("warnings.", "print(", "super().__init__")
+        )
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     if isinstance(node, ast.FunctionDef):

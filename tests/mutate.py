@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
@@ -37,7 +38,18 @@ NEAREST = {
     "batching": ["test_batch", "test_batching", "test_partition", "test_seams", *SHARED],
     "kernels": ["test_kernels", "test_batch", *SHARED],
 }
-COPIED = ("src", "tests", "docs", "examples", "pyproject.toml", "Makefile", "*.md", "*.yml", "*.txt", "LICENSE")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "Makefile",
+    "*.md",
+    "*.yml",
+    "*.txt",
+    "LICENSE",
+)
 
 
 class Outcome(NamedTuple):
@@ -72,8 +84,8 @@ class Workshop:
     def test(self, package: str, stage: str, *options: str, limit: float | None = None) -> Outcome:
         """What pytest says, given these options.
 
-        Compiled kernels are kept from one mutant to the next, unless it is the kernels that are mutated: numba
-        looks at the time of a loop's file, not at those of the loops that it calls.
+        Compiled kernels are kept from one mutant to the next, unless it is they that are mutated: numba looks
+        at the time of a loop's own file, not at those of the loops that it calls.
         """
         kernels = self.scratch / "kernels" if package == "kernels" else self.kernels
         environment = os.environ | {
@@ -106,10 +118,8 @@ class Workshop:
 
 def _end(process: subprocess.Popen) -> None:
     """End a process with all that it started."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
@@ -168,7 +178,9 @@ def table(records: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="how many mutants are tested at once")

@@ -1,4 +1,4 @@
-"""What may be cut into batches and what may not: the library's verdict against what is known of the pieces."""
+"""What may be cut into batches: the verdict on a convolution against what is known of its pieces."""
 
 import pytest
 import torch
@@ -45,14 +45,18 @@ def check(recipe):
     model.eval()
     expected = by_itself()
     for rows in (5, graph.num_nodes):
-        torch.testing.assert_close(lmc.predict(graph, model, rows_at_once=rows), expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            lmc.predict(graph, model, rows_at_once=rows), expected, rtol=1e-9, atol=1e-9
+        )
     model.train()
     _, found = full_gradient(model, graph)
     model.zero_grad()
     cross_entropy(by_itself()[graph.train_mask], graph.y[graph.train_mask]).backward()
     for name, parameter in model.named_parameters():
         wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(found.get(name, torch.zeros_like(parameter)), wanted, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(
+            found.get(name, torch.zeros_like(parameter)), wanted, rtol=1e-8, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -63,8 +67,7 @@ def test_the_verdict_on_one_piece(piece, mode):
 
 recipes = st.builds(
     Recipe,
-    st.lists(st.tuples(st.sampled_from([*LOCAL, *NOT_LOCAL]), st.sampled_from(MODES)), max_size=3)
-    .map(tuple),
+    st.lists(st.tuples(st.sampled_from([*LOCAL, *NOT_LOCAL]), st.sampled_from(MODES)), max_size=3).map(tuple),
     st.sampled_from(["add", "mean", "max"]),
     st.booleans(),
 )

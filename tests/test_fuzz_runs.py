@@ -1,4 +1,4 @@
-"""Whole runs of every estimator against dense ones: losses and gradients of every step, and what is trained."""
+"""Whole runs of every estimator beside dense ones: losses, gradients of every step, and what is trained."""
 
 import math
 
@@ -10,7 +10,8 @@ from torch import nn
 from torch_geometric.nn import GATConv, GINConv, SAGEConv
 
 import lmc
-from dense_steps import Between, Convolution, DenseGraph, DenseModel, Histories, estimate
+from dense_models import Between, Convolution, DenseGraph, DenseModel
+from dense_steps import Histories, estimate
 from estimating import perturbed
 from fuzz_graphs import CLASSES, FEATURES, numbers
 

@@ -89,6 +89,20 @@ NOT_LOCAL = {
 }
 PIECES = LOCAL | NOT_LOCAL
 
+# What becomes of the sums, (targets, out).
+LOCAL_AFTER = {
+    "as it is": lambda z: z,
+    "tanh": torch.tanh,
+    "less its own mean": lambda z: z - z.mean(1, keepdim=True),
+}
+NOT_LOCAL_AFTER = {
+    "less the mean of all rows": lambda z: z - z.mean(0),
+    "over the longest row": lambda z: z / z.norm(dim=1).max(),
+    "times the number of rows": lambda z: z * len(z) / 10,
+    "with the row before": lambda z: z + z.roll(1, 0),
+}
+AFTER = LOCAL_AFTER | NOT_LOCAL_AFTER
+
 Mode = Literal["always", "in training", "in evaluation"]
 MODES: tuple[Mode, ...] = ("always", "in training", "in evaluation")
 
@@ -100,10 +114,11 @@ class Recipe:
     pieces: tuple[tuple[str, Mode], ...]
     aggr: str = "add"
     reads_own: bool = True
+    after: str = "as it is"
 
     @property
     def is_local(self) -> bool:
-        return all(name in LOCAL for name, _ in self.pieces)
+        return self.after in LOCAL_AFTER and all(name in LOCAL for name, _ in self.pieces)
 
 
 class Composed(MessagePassing):
@@ -112,7 +127,8 @@ class Composed(MessagePassing):
     def __init__(self, recipe: Recipe, width: int, out: int) -> None:
         super().__init__(aggr=recipe.aggr)
         self.recipe, self.in_channels = recipe, width
-        self.value, self.own = nn.Linear(width, out), nn.Linear(width, out)
+        self.value = nn.Linear(width, out)
+        self.own = nn.Linear(width, out) if recipe.reads_own else None
 
     def forward(self, x, edge_index, edge_weight, edge_attr):
         sources, targets = x
@@ -122,7 +138,7 @@ class Composed(MessagePassing):
             if mode == "always" or (mode == "in training") == self.training:
                 factor = factor * (1 + PIECES[name](seen))
         out = self.propagate(edge_index, x=x, factor=factor, size=(len(sources), len(targets)))
-        return out + self.own(targets) if self.recipe.reads_own else out
+        return AFTER[self.recipe.after](out if self.own is None else out + self.own(targets))
 
     def message(self, x_j, factor):
         return factor[:, None] * self.value(x_j)

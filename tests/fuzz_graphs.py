@@ -4,11 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import lmc
 
 FEATURES, CLASSES = 5, 3
+
+
+def examples(count):
+    """So many in `make test`, and as much more in `make fuzz` as that has more of others."""
+    usual = settings.get_profile("lmc").max_examples
+    return settings(max_examples=max(1, settings.default.max_examples * count // usual))
 
 
 @dataclass

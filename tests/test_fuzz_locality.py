@@ -9,7 +9,8 @@ from torch.nn.functional import cross_entropy
 
 import lmc
 from estimating import full_gradient
-from fuzz_convolutions import LOCAL, MODES, NOT_LOCAL, Composed, Recipe
+from fuzz_convolutions import AFTER, LOCAL, LOCAL_AFTER, MODES, NOT_LOCAL_AFTER, PIECES, Composed, Recipe
+from fuzz_graphs import examples
 from pyg_models import graph_with
 
 
@@ -53,28 +54,29 @@ def check(recipe):
     model.zero_grad()
     cross_entropy(by_itself()[graph.train_mask], graph.y[graph.train_mask]).backward()
     for name, parameter in model.named_parameters():
-        wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(
-            found.get(name, torch.zeros_like(parameter)), wanted, rtol=1e-8, atol=1e-10
-        )
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("piece", [*LOCAL, *NOT_LOCAL])
+@pytest.mark.parametrize("piece", PIECES)
 def test_the_verdict_on_one_piece(piece, mode):
     check(Recipe(((piece, mode),)))
 
 
-recipes = st.builds(
-    Recipe,
-    st.lists(st.tuples(st.sampled_from([*LOCAL, *NOT_LOCAL]), st.sampled_from(MODES)), max_size=3).map(tuple),
-    st.sampled_from(["add", "mean", "max"]),
-    st.booleans(),
-)
-local = st.lists(st.tuples(st.sampled_from(list(LOCAL)), st.sampled_from(MODES)), max_size=4).map(tuple)
+@pytest.mark.parametrize("after", NOT_LOCAL_AFTER)
+def test_the_verdict_on_what_follows(after):
+    check(Recipe((), after=after))
+
+
+def recipes(pieces, most, after):
+    chosen = st.lists(st.tuples(st.sampled_from([*pieces]), st.sampled_from(MODES)), max_size=most).map(tuple)
+    aggr = st.sampled_from(["add", "mean", "max", "min"])
+    return st.builds(Recipe, chosen, aggr, st.booleans(), st.sampled_from([*after]))
 
 
 @pytest.mark.fuzz
-@given(recipes | st.builds(Recipe, local, st.sampled_from(["add", "mean", "max", "min"]), st.booleans()))
+@examples(20)
+@given(recipes(LOCAL, 4, LOCAL_AFTER) | recipes(PIECES, 2, AFTER))
 def test_the_verdict_on_any_pieces(recipe):
     check(recipe)

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 import lmc
 from estimating import perturbed
-from fuzz_graphs import numbers
+from fuzz_graphs import examples, numbers
 from fuzz_pyg import MAY_BE_REFUSED, pyg_models, stacks
 
 pytestmark = pytest.mark.fuzz
@@ -83,6 +83,7 @@ def compare(data, known, original, wrapped, forward):
     torch.testing.assert_close(lmc.predict(graph, wrapped, nodes=some), expected[some], rtol=1e-9, atol=1e-9)
 
 
+@examples(12)
 @given(numbers(attributed=True), pyg_models(), st.data())
 def test_a_model_of_pyg_is_itself(known, model, data):
     perturbed(model.double())
@@ -100,6 +101,7 @@ def test_a_model_of_pyg_is_itself(known, model, data):
     compare(data, known, model, wrapped, forward)
 
 
+@examples(12)
 @given(numbers(attributed=True), stacks(), st.data())
 def test_a_stack_of_convolutions_is_itself(known, stack, data):
     kinds, original = stack

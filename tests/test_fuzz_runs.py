@@ -13,7 +13,7 @@ import lmc
 from dense_models import Between, Convolution, DenseGraph, DenseModel
 from dense_steps import Histories, estimate
 from estimating import perturbed
-from fuzz_graphs import CLASSES, FEATURES, numbers
+from fuzz_graphs import CLASSES, FEATURES, examples, numbers
 
 pytestmark = pytest.mark.fuzz
 
@@ -251,16 +251,19 @@ def close(found, expected, what):
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8, msg=lambda text: f"{what}: {text}")
 
 
+@examples(10)
 @given(st.data())
 def test_a_run_of_gcn_is_that_of_dense_algebra(data):
     run_beside_the_dense_one(data, gcns)
 
 
+@examples(10)
 @given(st.data())
 def test_a_run_of_gcnii_is_that_of_dense_algebra(data):
     run_beside_the_dense_one(data, gcniis)
 
 
+@examples(10)
 @given(st.data())
 def test_a_run_of_other_convolutions_is_that_of_dense_algebra(data):
     run_beside_the_dense_one(data, stacks)

@@ -37,10 +37,10 @@ class Numbers:
 
 
 @st.composite
-def numbers(draw, max_nodes=14, weighted=None, attributed=False, task="multiclass"):
-    """Directed or not, weighted or not, with self-loops and isolated nodes; every edge once.
+def numbers(draw, max_nodes=14, attributed=False, repeated=False, task="multiclass"):
+    """Directed or not, weighted or not, with self-loops and isolated nodes, in any order.
 
-    weighted, attributed: whether edges have weights and features; None for perhaps.
+    attributed: whether edges have features; repeated: whether some edges are there twice.
     """
     n = draw(st.integers(1, max_nodes))
     random = np.random.default_rng(draw(st.integers(0, 2**31)))
@@ -55,9 +55,9 @@ def numbers(draw, max_nodes=14, weighted=None, attributed=False, task="multiclas
         np.fill_diagonal(edges, False)
     ends = np.stack(edges.nonzero())[::-1].copy()
     order = random.permutation(ends.shape[1])
-    ends = ends[:, order]
-    weight = values[ends[1], ends[0]] if _perhaps(draw, weighted) else None
-    attr = random.normal(size=(ends.shape[1], 2)) if _perhaps(draw, attributed) else None
+    ends = ends[:, [*order, *order[: len(order) // 3]] if repeated else order]
+    weight = values[ends[1], ends[0]] if draw(st.booleans()) else None
+    attr = random.normal(size=(ends.shape[1], 2)) if attributed else None
     y = {
         "multiclass": random.integers(0, CLASSES, n),
         "multilabel": random.integers(0, 2, (n, CLASSES)).astype(float),
@@ -68,7 +68,3 @@ def numbers(draw, max_nodes=14, weighted=None, attributed=False, task="multiclas
     tensors = [None if a is None else torch.as_tensor(a) for a in (ends, weight, attr)]
     x = torch.as_tensor(random.normal(size=(n, FEATURES)))
     return Numbers(*tensors, x, torch.as_tensor(y), torch.as_tensor(labelled), task)
-
-
-def _perhaps(draw, decided):
-    return draw(st.booleans()) if decided is None else decided

@@ -1,5 +1,6 @@
 """Random models of PyG on random graphs: PyG's own predictions and gradients, to rounding."""
 
+from contextlib import contextmanager
 from inspect import Parameter, signature
 
 import pytest
@@ -28,6 +29,17 @@ def taken_by(convolution, known):
     if "edge_attr" in takes and getattr(convolution, "edge_dim", "any") is not None:
         given["edge_attr"] = known.attr
     return given
+
+
+@contextmanager
+def in_double():
+    """Some convolutions of PyG count in torch's usual type, whatever the type of their features."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def compare(data, known, original, wrapped, forward):
@@ -90,6 +102,7 @@ def test_a_model_of_pyg_is_itself(known, model, data):
     event(type(model).__name__)
     wrapped = lmc.from_pyg(model)
 
+    @in_double()
     def forward():
         given = {}
         if model.supports_edge_weight:
@@ -115,6 +128,7 @@ def test_a_stack_of_convolutions_is_itself(known, stack, data):
         return
     event("accepted")
 
+    @in_double()
     def forward():
         return original(known.x, known.ends, lambda convolution: taken_by(convolution, known))
 

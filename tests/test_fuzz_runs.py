@@ -203,7 +203,7 @@ def batches(draw, graph):
 def run_beside_the_dense_one(data, models):
     """Steps of both, each with its own parameters, histories and optimizer."""
     task = data.draw(st.sampled_from(["multiclass", "multilabel", "regression"]))
-    known = data.draw(numbers(weighted=None, task=task))
+    known = data.draw(numbers(task=task))
     graph, dense = known.graph(), dense_graph(known)
     estimator, method, options = data.draw(methods())
     # Theorem 1 is without batch norms: their statistics are those of the batch.

@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export LMC_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: demo test test-quick test-long fuzz bench bench-quick docs format clean
+.PHONY: demo test test-quick test-long fuzz mutate bench bench-quick docs format clean
 
 demo: $(INSTALLED)
 	$(BIN)/lmc demo
@@ -32,6 +32,11 @@ test-long: $(INSTALLED)
 # Random examples without an end: until one fails, or Ctrl-C.
 fuzz: $(INSTALLED)
 	while $(BIN)/pytest -n 2 --dist worksteal -m fuzz --hypothesis-profile fuzz tests; do :; done
+
+# A hundred small mistakes in the code, one at a time: which of them does no test notice? It takes hours, and goes
+# on where it was stopped; `make mutate MUTANTS="--count 10 --seed 3 --until all"` asks for others.
+mutate: $(INSTALLED)
+	$(BIN)/python tests/mutate.py --jobs 2 $(MUTANTS)
 
 # On a quiet machine only: nothing else may run beside it.
 bench: $(INSTALLED)

@@ -62,7 +62,7 @@ class ConvolutionLayer(Layer):
             given["edge_weight"] = edges.weight
         if self.takes_attr and edges.attr is not None:
             given["edge_attr"] = edges.attr
-        with running_on(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
+        with running_on(self.conv, rows.within(CONVOLUTION)):
             return self.call(torch.cat([own, others]), own, edges.ends, given)
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import LayerNorm
+from torch_geometric.nn import LayerNorm, models
 
 import lmc
 from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
@@ -295,3 +295,14 @@ def test_cora_by_small_batches_is_as_accurate_as_by_full_ones(kind, real, narrow
     small = accuracy(lmc.LMC(), 0.5, parts=20, parts_per_batch=5)
     print(f"{kind}: full batch {full:.3f}, LMC {small:.3f}")
     assert small > full - 0.02
+
+
+@pytest.mark.parametrize("edges", [[[], []], [[0], [1]], [[0, 1], [1, 0]]])
+def test_a_norm_over_nodes_does_not_count_edges(edges):
+    """GINConv with a maximum has its norm over rows; that there are few edges does not matter to it."""
+    torch.manual_seed(0)
+    model = models.GIN(5, 6, 2, 3, aggr="max", norm="BatchNorm").double()
+    graph = lmc.Graph(torch.tensor(edges).long(), torch.randn(4, 5).double(), [0, 1, 2, 0], [True] * 4)
+    expected = pyg_gradient(copy.deepcopy(model), graph)
+    found = own_gradient(model, bound(lmc.FullBatch(), lmc.from_pyg(model), graph), graph.batch(range(4)))
+    assert max(distance(found, expected).values()) < 1e-9

@@ -226,8 +226,8 @@ EVERY_MODEL = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", [*EVERY_MODEL, *PARTICULAR])
+@pytest.mark.long
 def test_every_model_of_pyg_has_the_same_bits(name):
     make = PARTICULAR[name] if name in PARTICULAR else of_pyg(EVERY_MODEL[name][0], **EVERY_MODEL[name][1])
     assert equal_with_any_threads(trained(make))

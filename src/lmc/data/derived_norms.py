@@ -70,23 +70,6 @@ class Averaged(DerivedNorm):
 
 
 @dataclass(frozen=True)
-class Reversed(DerivedNorm):
-    """Of messages that travel against the direction of their edges.
-
-    >>> import lmc
-    >>> pair = lmc.Graph([[1], [0]], torch.eye(2))
-    >>> lmc.normalize(pair, Reversed("sum")).to_dense().tolist()
-    [[0.0, 0.0], [1.0, 0.0]]
-    """
-
-    norm: Norm
-
-    def of(self, adjacency: CSR, dtype: torch.dtype) -> CSR:
-        """The normalised form of the transpose."""
-        return normalized(adjacency.transpose(), self.norm, dtype)
-
-
-@dataclass(frozen=True)
 class WithDiagonal(DerivedNorm):
     """With its own diagonal, so many times, added to it.
 

@@ -42,8 +42,8 @@ class ConvolutionLayer(Layer):
         takes = signature(conv.forward).parameters
         self.takes_weight = "edge_weight" in takes
         self._needs_weight = self.takes_weight and takes["edge_weight"].default is Parameter.empty
-        # Where a convolution says how wide they are, and says None, it does not want them.
         self.takes_type = "edge_type" in takes
+        # Where a convolution says how wide they are, and says None, it does not want them.
         self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
 
     def prepare(self, batch: Batch, halo: bool) -> None:
@@ -69,16 +69,21 @@ class ConvolutionLayer(Layer):
             others: (others, in) messages of the others.
             rows: the targets.
         """
-        if self._fails_on(edges):
-            one = own.new_ones(1, own.shape[1])
-            outside = replace(rows, inside=False)  # a batch norm has no statistics of what is made up
-            return self._received(edges.after_one(), torch.cat([one, own]), others, outside)[1:]
-        return self._received(edges, own, others, rows)
-
-    def _fails_on(self, edges: Edges) -> bool:
-        """Many convolutions fail without any message; PyG's quantiles need some for the first row."""
         count = edges.ends.shape[1]
-        return count == 0 or (self._reads_quantiles and (count == 1 or int(edges.ends[1, 0]) > 0))
+        if self._reads_quantiles and (count < 2 or int(edges.ends[1, 0]) > 0):
+            return self._received_after_one(edges, own, others, rows)
+        try:
+            return self._received(edges, own, others, rows)
+        except Exception:  # some convolutions fail without any message, each in its way
+            if count > 0:
+                raise
+            return self._received_after_one(edges, own, others, rows)
+
+    def _received_after_one(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
+        """The same with one more row, made up, that has messages: PyG's quantiles need some for the first."""
+        one = own.new_ones(1, own.shape[1])
+        outside = replace(rows, inside=False)  # a batch norm has no statistics of what is made up
+        return self._received(edges.after_one(), torch.cat([one, own]), others, outside)[1:]
 
     def _received(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
         given: dict[str, Tensor] = {}
@@ -90,7 +95,7 @@ class ConvolutionLayer(Layer):
             given["edge_attr"] = edges.attr
         if self.takes_type and edges.type is not None:
             given["edge_type"] = edges.type
-        with running_on(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
+        with running_on(self.conv, rows.within(CONVOLUTION)):
             return self.call(torch.cat([own, others]), own, edges.ends, given)
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:

@@ -162,7 +162,7 @@ class JumpHead(nn.Module):
         """(rows, out) from the messages into every layer but the first, and the last boundary."""
         *messages, boundary = seen
         last = self.last(boundary, rows.within(0))
-        with running_on(self.jump, rows.within(1), len(last)):
+        with running_on(self.jump, rows.within(1)):
             joined = self.jump([*messages, last])
         out: Tensor = self.head(joined, rows.within(2))
         return out

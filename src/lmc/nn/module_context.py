@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -70,17 +70,32 @@ def without_autocast() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def running_on(module: nn.Module, rows: Rows, count: int) -> Iterator[None]:
-    """In this context a module of a user or of PyG treats rows as ours do; `count` is how many rows or edges.
+def running_on(module: nn.Module, rows: Rows) -> Iterator[None]:
+    """In this context a module of a user or of PyG treats rows as ours do.
 
     - Batch norms take their statistics from batch rows; halo rows, or a single row, get the running ones.
     - Random numbers depend on the address of the rows, not on what was drawn before.
     - Sums do not depend on the number of threads.
     """
-    own = rows.inside and count > 1
-    evaluated = evaluation_mode(module, lambda part: not own and takes_statistics(part))
-    with evaluated, _seeded(module, rows), FixedOrder():
+    with _statistics_of_several(module, rows.inside), _seeded(module, rows), FixedOrder():
         yield
+
+
+@contextmanager
+def _statistics_of_several(module: nn.Module, inside: bool) -> Iterator[None]:
+    """Each norm looks at what it is given itself: within a convolution that may be nodes or edges."""
+    norms = [part for part in module.modules() if part.training and takes_statistics(part)]
+
+    def decide(norm: nn.Module, given: tuple[Tensor, ...]) -> None:
+        norm.training = inside and len(given[0]) > 1
+
+    hooks = [norm.register_forward_pre_hook(decide) for norm in norms]
+    try:
+        yield
+    finally:
+        for norm, hook in zip(norms, hooks, strict=True):
+            hook.remove()
+            norm.training = True
 
 
 @contextmanager

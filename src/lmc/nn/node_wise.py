@@ -57,7 +57,7 @@ class NodeWiseModule(NodeWise):
 
     def forward(self, z: Tensor, rows: Rows) -> Tensor:
         """(rows, in) to (rows, out)."""
-        with running_on(self.module, rows, len(z)):
+        with running_on(self.module, rows):
             out: Tensor = self.module(z.clone())  # it may work in place
             return out
 

@@ -63,7 +63,7 @@ class PDNLayer(ConvolutionLayer):
         """(targets, out) what the targets make of their messages."""
         if edges.attr is None and not self.conv.normalize:
             raise ArgumentError("PDNConv with normalize=False: needs features of edges, edge_attr")
-        with running_on(self.conv, rows.within(CONVOLUTION), min(edges.ends.shape[1], len(own))):
+        with running_on(self.conv, rows.within(CONVOLUTION)):
             weighed = self._weighed(edges, own)
             return self.call(torch.cat([own, others]), own, weighed.ends, {"edge_weight": weighed.weight})
 

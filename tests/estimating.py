@@ -1,12 +1,23 @@
 """Graphs, models and estimators for the tests of the estimators."""
 
 import numpy as np
+import pytest
 import torch
 from scipy import sparse
 
 import lmc
 
 KINDS = ("undirected", "directed", "weighted", "directed weighted")
+
+
+def mostly_long(cases, every):
+    """Cases of which one in so many is run by `make test`, and the others by `make test-long`."""
+    return [
+        case
+        if number % every == 0
+        else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.long)
+        for number, case in enumerate(cases)
+    ]
 
 
 def graph_of(kind, seed=0, nodes=36, features=5, classes=3, task="multiclass", dtype=torch.float64):

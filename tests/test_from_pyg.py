@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn import LayerNorm, models
 
 import lmc
-from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, settled
+from estimating import KINDS, bound, distance, full_gradient, gradient, graph_of, mostly_long, settled
 from pyg_models import EVERY, LINEAR, OPTIONS, OTHER, PARTICULAR, by_pyg, graph_with, make
 
 CASES = [(kind, options) for kind in EVERY for options in OPTIONS] + [(kind, None) for kind in PARTICULAR]
@@ -53,7 +53,7 @@ def test_one_batch_of_all_nodes_has_the_gradient_of_pyg(kind, options):
         model.load_state_dict(before)
 
 
-@pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.parametrize(("kind", "options"), mostly_long(CASES, every=4))
 def test_predictions_are_those_of_pyg(kind, options):
     graph = graph_with()
     model = make(kind, **OPTIONS.get(options, {})).eval()
@@ -119,7 +119,8 @@ def without_own_dropout(model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "options"), [*product(EVERY, THEOREM_1), *((kind, None) for kind in PARTICULAR)]
+    ("kind", "options"),
+    mostly_long([*product(EVERY, THEOREM_1), *((kind, None) for kind in PARTICULAR)], every=4),
 )
 def test_backward_sgd_is_unbiased_for_every_convolution(kind, options):
     """Theorem 1, with the dropout masks of one step."""
@@ -139,7 +140,7 @@ def test_backward_sgd_is_unbiased_for_every_convolution(kind, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", mostly_long(EVERY, every=4))
 def test_error_of_the_mean_gradient(kind):
     """The table of docs/models.md; `pytest -rP -k error_of_the_mean` prints it."""
     graph, errors = graph_of("undirected"), {}
@@ -255,8 +256,10 @@ def test_halo_rows_leave_a_norm_inside_a_convolution_alone():
     assert int(norm.num_batches_tracked) == 1
 
 
-@pytest.mark.parametrize("kind", EVERY)
-@pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GAS, lmc.GraphFM, lmc.ClusterGCN])
+@pytest.mark.parametrize(
+    ("kind", "estimator"),
+    mostly_long([*product(EVERY, [lmc.LMC, lmc.GAS, lmc.GraphFM, lmc.ClusterGCN])], every=3),
+)
 def test_batches_without_a_message_have_finite_gradients(kind, estimator):
     """Two isolated nodes, one of them, and one node with all its neighbours outside."""
     graph, model = graph_of("undirected"), make(kind, norm="BatchNorm")

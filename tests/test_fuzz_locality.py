@@ -1,5 +1,7 @@
 """What may be cut into batches: the verdict on a convolution against what is known of its pieces."""
 
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import lmc
-from estimating import full_gradient
+from estimating import full_gradient, mostly_long
 from fuzz_convolutions import AFTER, LOCAL, LOCAL_AFTER, MODES, NOT_LOCAL_AFTER, PIECES, Composed, Recipe
 from fuzz_graphs import examples
 from pyg_models import graph_with
@@ -58,8 +60,7 @@ def check(recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(("piece", "mode"), mostly_long([*product(PIECES, MODES)], every=4))
 def test_the_verdict_on_one_piece(piece, mode):
     check(Recipe(((piece, mode),)))
 

@@ -10,8 +10,8 @@ from torch_geometric import nn as pyg
 from torch_geometric.nn import JumpingKnowledge
 
 import lmc
-from estimating import EVERY, bound, clusters_of, distance, full_gradient, graph_of, settled
-from hop_models import EVERY_HOP, HOPS, make_hops
+from estimating import EVERY, bound, clusters_of, distance, full_gradient, graph_of, mostly_long, settled
+from hop_models import EVERY_HOP, HOPS, OPTIONS, make_hops
 
 
 def pyg_gradient(reference, wrapped, graph):
@@ -95,7 +95,7 @@ def test_what_is_kept_of_features_is_taken_and_nothing_else():
 # -- estimates --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", EVERY_HOP)
+@pytest.mark.parametrize("kind", [*HOPS, *mostly_long(OPTIONS, every=4)])
 def test_at_exact_histories_the_mean_is_the_gradient(kind):
     graph, reference = graph_of("directed weighted"), make_hops(kind)
     wrapped = reference.wrapped()
@@ -227,7 +227,7 @@ def test_histories_keep_what_is_sent_alone():
     assert {h.values.shape for h in estimator.embeddings.values()} == {(36, 3)}
 
 
-@pytest.mark.parametrize("kind", ["APPNP", "ChebConv", "GatedGraphConv"])
+@pytest.mark.parametrize("kind", mostly_long(["GatedGraphConv", "APPNP", "ChebConv"], every=3))
 def test_with_norms_and_dropout_a_run_is_the_same_again(kind):
     """In the background and not, by every estimator that remembers."""
     graph = graph_of("directed weighted")
@@ -309,7 +309,6 @@ LESS = {"GatedGraphConv": 0.15}
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOPS)
 def test_cora_by_small_batches_is_as_accurate_as_by_full_ones(kind, real):
     cora = real("cora")

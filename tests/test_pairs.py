@@ -8,7 +8,7 @@ from torch import nn
 from torch_geometric import nn as pyg
 
 import lmc
-from estimating import bound, clusters_of, distance, graph_of
+from estimating import bound, clusters_of, distance, graph_of, mostly_long
 from pairs import (
     EVERY,
     EXACT,
@@ -30,7 +30,10 @@ from pyg_models import graph_with
 
 @pytest.mark.parametrize(
     ("kind", "graph_kind"),
-    [*product(EVERY, ["undirected", "directed weighted"]), *product(OPTIONS, ["directed weighted"])],
+    [
+        *product(EVERY, ["directed weighted"]),
+        *mostly_long([*product(EVERY, ["undirected"]), *product(OPTIONS, ["directed weighted"])], every=4),
+    ],
 )
 def test_predictions_and_gradients_are_those_of_pyg(kind, graph_kind):
     """Both graphs have self-loops at some nodes, and isolated nodes at the end."""
@@ -83,7 +86,7 @@ def batches_of(graph):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", EXACT | EXACT_BY_OPTION)
+@pytest.mark.parametrize("kind", mostly_long(EXACT | EXACT_BY_OPTION, every=2))
 def test_settled_lmc_averages_to_the_gradient(kind):
     """By PyG's own gradient: weights, degrees and attention of a message are exact in every batch."""
     graph, (model, parts) = graph_with("directed weighted"), make(kind)
@@ -97,7 +100,7 @@ def test_settled_lmc_averages_to_the_gradient(kind):
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", mostly_long(EVERY, every=6))
 def test_error_of_the_mean_gradient(kind):
     """The table of docs/models.md; `pytest -rP -k error_of_the_mean` prints it."""
     graph, errors = graph_with("undirected"), {}
@@ -134,8 +137,9 @@ def test_both_directions_are_cut_to_what_the_batch_sends():
         assert 0 < expected.shape[1] < one.ends.shape[1]
 
 
-@pytest.mark.parametrize("kind", EVERY)
-@pytest.mark.parametrize("estimator", [lmc.LMC, lmc.GraphFM])
+@pytest.mark.parametrize(
+    ("kind", "estimator"), mostly_long([*product(EVERY, [lmc.LMC, lmc.GraphFM])], every=5)
+)
 def test_batches_without_a_message_have_finite_gradients(kind, estimator):
     """Two isolated nodes, one of them, and one node with all its neighbours outside."""
     graph, (model, _) = graph_with("undirected"), make(kind)
@@ -159,7 +163,7 @@ def test_cluster_gcn_knows_nothing_outside_of_the_batch(kind):
 # -- training ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("kind", mostly_long(EVERY, every=4))
 def test_training_trains_the_modules_that_were_given(kind):
     graph = graph_with("undirected")
     options = {"parts": 4, "parts_per_batch": 2, "epochs": 2, "partition": "random"}

@@ -10,7 +10,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import FastRGCNConv, RGATConv, RGCNConv
 
 import lmc
-from estimating import bound, distance, full_gradient, gradient, graph_of, settled
+from estimating import bound, distance, full_gradient, gradient, graph_of, mostly_long, settled
 from lmc.data.normalization import normalize, normalize_transposed
 from test_multigraphs import multigraph
 
@@ -112,7 +112,7 @@ def four_of(graph):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", IN_THE_TABLE)
+@pytest.mark.parametrize("kind", mostly_long(IN_THE_TABLE, every=3))
 def test_error_of_the_mean_gradient(kind):
     """The table of docs/models.md; `pytest -rP -k error_of_the_mean` prints it."""
     data, errors = graph_of("undirected").to_pyg(), {}

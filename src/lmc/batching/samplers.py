@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks, hashed_random
+from lmc.batching.balance import Balance, balanced, label_counts
 from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
 from lmc.data.batch import Batch
@@ -19,8 +22,9 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 
-# Addresses of the two random orders: which clusters meet in a batch, and which batch comes when.
-_GROUPS, _TURNS = 0, 1
+# Addresses of random orders: which clusters meet in a batch, which batch comes when, and which clusters are
+# offered a change of batches.
+_GROUPS, _TURNS, _OFFERS = 0, 1, 2
 LEAST_CLUSTER = 3
 """Nodes of a cluster that can be called one."""
 
@@ -46,6 +50,7 @@ class BatchOptions:
         partition: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
         seed: of the clusters and of their groups.
+        balance: `"labels"` for groups with nearly the graph's mix of labels, `"none"` for random ones.
     """
 
     parts: int | None = None
@@ -53,6 +58,7 @@ class BatchOptions:
     partition: PartitionMethod = "metis"
     fixed: bool = False
     seed: int = 0
+    balance: Balance = "labels"
 
     def check_clusters(self, method: str) -> int:
         """How many clusters to make; ArgumentError where the method cannot work on batches of this kind."""
@@ -83,7 +89,7 @@ class WholeGraph:
 
 
 class ClusterSampler:
-    """Random groups of clusters: every cluster once an epoch.
+    """Groups of clusters: every cluster once an epoch.
 
     Args:
         graph: the graph.
@@ -92,6 +98,8 @@ class ClusterSampler:
             clusters in the graph over clusters in the batch, follows.
         seed: of the random groups.
         fixed: whether every epoch keeps the same groups, and only their order changes.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"none"` (or None)
+            for random ones.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)
@@ -101,16 +109,25 @@ class ClusterSampler:
     """
 
     def __init__(
-        self, graph: Graph, clusters: Any, parts_per_batch: int = 1, seed: int = 0, fixed: bool = False
+        self,
+        graph: Graph,
+        clusters: Any,
+        parts_per_batch: int = 1,
+        seed: int = 0,
+        fixed: bool = False,
+        balance: Balance | None = "labels",
     ) -> None:
         check_graph(graph)
         self.clusters: Tensor = rules.cluster_ids(clusters, graph.num_nodes)
         self.parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
         self._graph, self._fixed = graph, checks.truth("fixed", fixed)
         self._seed = checks.whole_number("seed", seed, 0)
-        sizes = torch.unique(self.clusters, return_counts=True)[1]
+        _, numbers, sizes = torch.unique(self.clusters, return_inverse=True, return_counts=True)
         by_cluster = self.clusters.argsort(stable=True)
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
+        self._described: NDArray[np.float64] | None = None
+        if checks.one_of("balance", balance or "none", Balance) == "labels" and bool(graph.train_mask.any()):
+            self._described = label_counts(graph, numbers, len(self._members))
 
     @classmethod
     def cut(cls, graph: Graph, parts: int, options: BatchOptions) -> ClusterSampler:
@@ -122,7 +139,8 @@ class ClusterSampler:
                 stacklevel=2,
             )
         clusters = partition(graph, parts, options.partition, options.seed)
-        return cls(graph, clusters, options.parts_per_batch, options.seed, options.fixed)
+        given = (options.parts_per_batch, options.seed, options.fixed, options.balance)
+        return cls(graph, clusters, *given)
 
     @property
     def steps(self) -> int:
@@ -137,8 +155,7 @@ class ClusterSampler:
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch, counted from 0; without the first `start` of them."""
         number, count = checks.whole_number("epoch", number, 0), len(self._members)
-        order = hashed_random.permutation(count, self._seed, _GROUPS, 0 if self._fixed else number)
-        groups = [order[i : i + self.parts_per_batch] for i in range(0, count, self.parts_per_batch)]
+        groups = self._groups(0 if self._fixed else number)
         if self._fixed:
             turns = hashed_random.permutation(len(groups), self._seed, _TURNS, number)
             groups = [groups[i] for i in turns]
@@ -149,6 +166,18 @@ class ClusterSampler:
                 yield Batch.of_known(self._graph, nodes, count / len(group))
 
         return build()
+
+    def _groups(self, number: int) -> list[NDArray[np.int64]]:
+        """Clusters that meet in the batches of an epoch, a batch each."""
+        count, size = len(self._members), self.parts_per_batch
+        order = hashed_random.permutation(count, self._seed, _GROUPS, number)
+        if self._described is not None:
+            order = balanced(order, size, self._described, self._seed, _OFFERS, number)
+            # Changes begin with the first group; which one comes first is left to chance again.
+            whole = order[: count // size * size].reshape(-1, size)
+            turns = hashed_random.permutation(len(whole), self._seed, _OFFERS, number)
+            order = np.concatenate([whole[turns].ravel(), order[whole.size :]])
+        return [order[i : i + size] for i in range(0, count, size)]
 
 
 def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:
@@ -171,6 +200,7 @@ def batches(
     seed: int = 0,
     epoch: int = 0,
     fixed: bool = False,
+    balance: Balance | None = "labels",
 ) -> Iterator[Batch]:
     """The batches of one epoch: every cluster once, in groups that depend on (seed, epoch) alone.
 
@@ -182,6 +212,8 @@ def batches(
         seed: of the random groups.
         epoch: each has groups of its own.
         fixed: whether every epoch keeps the same groups, and only their order changes.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels (random ones, where
+            there are none), `"none"` or None for random ones.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)
@@ -189,4 +221,4 @@ def batches(
     >>> [batch.scale for batch in lmc.batches(graph, clusters, parts_per_batch=3)]
     [2.6666666666666665, 2.6666666666666665, 4.0]
     """
-    return ClusterSampler(graph, clusters, parts_per_batch, seed, fixed).epoch(epoch)
+    return ClusterSampler(graph, clusters, parts_per_batch, seed, fixed, balance).epoch(epoch)

@@ -65,6 +65,7 @@ FEATURES = Known(("degree", "structure"))
 NORM = Known(("none", "batch", "layer"))
 SCORE = Known(("x^2", "2x-x^2", "x", "1", "sin"))
 PRECISION = Known(("full", "half"))
+BALANCE = Known(("labels", "none"))
 OPTIMIZER = Known(("adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam"))
 SCHEDULER = Known(("cosine", "plateau"))
 DATA = DataName(

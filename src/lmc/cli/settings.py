@@ -44,6 +44,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
     ("--parts", "training.parts", int, "Clusters to cut the graph into."),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),
+    (
+        "--balance",
+        "training.balance",
+        completion.BALANCE,
+        "labels: batches have the graph's mix of labels; none: random ones.",
+    ),
     ("--epochs", "training.epochs", int, "How often every cluster is visited."),
     ("--lr", "training.lr", float, "Learning rate."),
     ("--optimizer", "training.optimizer", completion.OPTIMIZER, "adam, adamw, sgd, ..."),

@@ -18,6 +18,7 @@ from lmc.kernels import parallel, plain
 from lmc.kernels.compilation import loop
 from lmc.kernels.fast_batches import localize as localize
 from lmc.kernels.fast_batches import members as members
+from lmc.kernels.fast_batches import swap_between_groups as swap_between_groups
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
 

@@ -137,3 +137,45 @@ def localize(
         block, weights = block[:found].copy(), weights[:found].copy()
     kept = None if values is None else torch.from_numpy(weights)
     return torch.from_numpy(offsets), torch.from_numpy(block), kept
+
+
+@loop
+def swap_between_groups(order: Any, size: Any, described: Any, steps: Any) -> None:
+    """Swap items of different groups while the squared deviations of the groups' sums from their mean fall.
+
+    Args:
+        order: (items,) int64, changed in place; a group is `size` consecutive ones.
+        size: of a group.
+        described: (any, columns) float64, what is summed up, by item.
+        steps: (sweeps, tries) how far behind an item those are that it may be swapped with; of these the best
+            is taken.
+    """
+    count, columns = len(order), described.shape[1]
+    # A group's deviation differs from its sum by the same vector for all groups, which cancels out below.
+    sums = np.zeros((count // size, columns))
+    for place in range(count):
+        for c in range(columns):
+            sums[place // size, c] += described[order[place], c]
+    for sweep in range(len(steps)):
+        swaps = 0
+        for one in range(count):
+            best, least = -1, -1e-9
+            for t in range(steps.shape[1]):
+                other = (one + steps[sweep, t]) % count
+                if other // size != one // size:
+                    # d moves from the one group to the other: |g - d|^2 + |h + d|^2 - |g|^2 - |h|^2, halved
+                    change = 0.0
+                    for c in range(columns):
+                        d = described[order[one], c] - described[order[other], c]
+                        change += d * (sums[other // size, c] - sums[one // size, c] + d)
+                    if change < least:
+                        best, least = other, change
+            if best >= 0:
+                for c in range(columns):
+                    d = described[order[one], c] - described[order[best], c]
+                    sums[one // size, c] -= d
+                    sums[best // size, c] += d
+                order[one], order[best] = order[best], order[one]
+                swaps += 1
+        if swaps == 0:
+            return

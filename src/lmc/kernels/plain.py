@@ -108,3 +108,35 @@ def _rows(indptr: Tensor, indices: Tensor, rows: Tensor) -> tuple[Tensor, Tensor
         lengths
     )
     return lengths, indices[where], where
+
+
+def swap_between_groups(
+    order: NDArray[np.int64], size: int, described: NDArray[np.float64], steps: NDArray[np.int64]
+) -> None:
+    """Swap items of different groups while the squared deviations of the groups' sums from their mean fall.
+
+    Args:
+        order: (items,) int64, changed in place; a group is `size` consecutive ones.
+        size: of a group.
+        described: (any, columns) float64, what is summed up, by item.
+        steps: (sweeps, tries) how far behind an item those are that it may be swapped with; of these the best
+            is taken.
+    """
+    # A group's deviation differs from its sum by the same vector for all groups, which cancels out below.
+    sums = described[order].reshape(-1, size, described.shape[1]).sum(axis=1)
+    for tried in steps:
+        swaps = 0
+        for one in range(len(order)):
+            others = (one + tried) % len(order)
+            group, groups = one // size, others // size
+            # d moves from the one group to the other: |g - d|^2 + |h + d|^2 - |g|^2 - |h|^2, halved
+            d = described[order[one]] - described[order[others]]
+            change = np.where(groups == group, 0.0, (d * (sums[groups] - sums[group] + d)).sum(axis=1))
+            best = int(change.argmin())
+            if change[best] < -1e-9:
+                sums[group] -= d[best]
+                sums[groups[best]] += d[best]
+                order[[one, others[best]]] = order[[others[best], one]]
+                swaps += 1
+        if swaps == 0:
+            return

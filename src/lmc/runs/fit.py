@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmc import checks, memory_use
+from lmc.batching.balance import Balance
 from lmc.batching.partition import PartitionMethod
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
@@ -45,6 +46,7 @@ def fit(
     gradient_error_every: int | None = None,
     partition: PartitionMethod = "metis",
     fixed: bool = False,
+    balance: Balance | None = "labels",
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,
@@ -81,6 +83,8 @@ def fit(
             passes over the whole graph.
         partition: how the graph is cut: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"none"` or None
+            for random ones.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
@@ -120,6 +124,7 @@ def fit(
         gradient_error_every=gradient_error_every,
         partition=partition,
         fixed=fixed,
+        balance=balance or "none",
         init=init,
         loss=loss,
         background=background,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lmc import checks
+from lmc.batching.balance import Balance
 from lmc.batching.partition import PartitionMethod
 from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
@@ -52,6 +53,8 @@ class TrainingOptions:
             passes over the whole graph.
         partition: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels; `"none"` for
+            random ones.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
@@ -79,6 +82,7 @@ class TrainingOptions:
     gradient_error_every: int | None = None
     partition: PartitionMethod = "metis"
     fixed: bool = False
+    balance: Balance = "labels"
     init: Init = "zero"
     loss: Loss | None = None
     background: bool = True
@@ -101,6 +105,7 @@ class TrainingOptions:
             object.__setattr__(self, "checkpoint", kept)
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
+        checks.one_of("balance", self.balance, Balance)
         check_metrics(self.metrics)
 
     def _is_left_out(self, name: str) -> bool:
@@ -119,7 +124,8 @@ class TrainingOptions:
     @property
     def batches(self) -> BatchOptions:
         """Those that say how batches are made."""
-        return BatchOptions(self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)
+        given = (self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)
+        return BatchOptions(*given, balance=self.balance)
 
 
 def _no_checkpoint(line: str) -> ArgumentError:

@@ -58,7 +58,7 @@ class BatchOptions:
     partition: PartitionMethod = "metis"
     fixed: bool = False
     seed: int = 0
-    balance: Balance = "labels"
+    balance: Balance = "none"
 
     def check_clusters(self, method: str) -> int:
         """How many clusters to make; ArgumentError where the method cannot work on batches of this kind."""
@@ -115,7 +115,7 @@ class ClusterSampler:
         parts_per_batch: int = 1,
         seed: int = 0,
         fixed: bool = False,
-        balance: Balance | None = "labels",
+        balance: Balance | None = None,
     ) -> None:
         check_graph(graph)
         self.clusters: Tensor = rules.cluster_ids(clusters, graph.num_nodes)
@@ -200,7 +200,7 @@ def batches(
     seed: int = 0,
     epoch: int = 0,
     fixed: bool = False,
-    balance: Balance | None = "labels",
+    balance: Balance | None = None,
 ) -> Iterator[Batch]:
     """The batches of one epoch: every cluster once, in groups that depend on (seed, epoch) alone.
 

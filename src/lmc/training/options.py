@@ -82,7 +82,7 @@ class TrainingOptions:
     gradient_error_every: int | None = None
     partition: PartitionMethod = "metis"
     fixed: bool = False
-    balance: Balance = "labels"
+    balance: Balance = "none"
     init: Init = "zero"
     loss: Loss | None = None
     background: bool = True

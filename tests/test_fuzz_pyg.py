@@ -96,7 +96,7 @@ def compare(data, known, original, wrapped, forward):
 
 
 @examples(12)
-@given(numbers(attributed=True), pyg_models(), st.data())
+@given(numbers(attributed=True, repeated=True), pyg_models(), st.data())
 def test_a_model_of_pyg_is_itself(known, model, data):
     perturbed(model.double())
     event(type(model).__name__)
@@ -115,7 +115,7 @@ def test_a_model_of_pyg_is_itself(known, model, data):
 
 
 @examples(12)
-@given(numbers(attributed=True), stacks(), st.data())
+@given(numbers(attributed=True, repeated=True), stacks(), st.data())
 def test_a_stack_of_convolutions_is_itself(known, stack, data):
     kinds, original = stack
     perturbed(original.double())

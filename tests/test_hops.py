@@ -304,7 +304,7 @@ def test_a_gated_convolution_takes_no_more_columns_than_it_gives():
 # -- real data --------------------------------------------------------------------------------------
 
 
-# It learns, but less: 0.64 against 0.76 by full batches. What is outside of the batches is not why: with exact
+# It learns, but less: 0.64 against 0.76 by full batches. What is outside of a batch is not why: with exact
 # values there (BackwardSGD) it is 0.65, without any (ClusterGCN) 0.69. Its gates are shy of small batches.
 LESS = {"GatedGraphConv": 0.15}
 

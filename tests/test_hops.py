@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric import nn as pyg
 from torch_geometric.nn import JumpingKnowledge
 
@@ -276,12 +277,32 @@ def replaced():
     return conv
 
 
+def with_a_map(conv, power, lin):
+    conv.lins[power] = lin
+    return conv
+
+
+BIAS, CURVED = nn.Linear(5, 6), nn.Sequential(nn.Linear(5, 6, bias=False), nn.Tanh())
+
+
 REFUSED = {
+    "a bias": (
+        lambda: with_a_map(pyg.TAGConv(5, 6, K=2), 2, BIAS),
+        "(TAGConv): lins[2] is a Linear with a bias",
+    ),
+    "a bias of Chebyshev": (
+        lambda: with_a_map(pyg.ChebConv(5, 6, K=3), 1, BIAS),
+        "(ChebConv): lins[1] is a Linear with a bias",
+    ),
+    "a curved map": (
+        lambda: with_a_map(pyg.MixHopConv(5, 6), 2, CURVED),
+        "(MixHopConv): lins[2] is a Sequential; must be a Linear without a bias",
+    ),
     "edges are dropped": (lambda: pyg.APPNP(2, 0.1, dropout=0.5), "(APPNP): dropout=0.5 drops edges"),
     "no hop": (lambda: pyg.TAGConv(5, 6, K=0), "(TAGConv): has 0 hops; must be 1 to 1000"),
     "no hop of Chebyshev": (lambda: pyg.ChebConv(5, 6, K=1), "(ChebConv): has 0 hops"),
     "the maximum": (lambda: pyg.GatedGraphConv(6, 2, aggr="max"), "(GatedGraphConv): aggr='max'; hops are"),
-    "a hook": (hooked, "(SGConv): has a forward hook on lin"),
+    "a hook": (hooked, "(SGConv): has hooks or methods of its own on lin"),
     "a map of its own": (replaced, "(SSGConv): its lin is a OwnLinear"),
     "another direction": (lambda: pyg.APPNP(2, 0.1, flow="target_to_source"), "(APPNP): flow="),
 }
@@ -294,6 +315,38 @@ def test_what_cannot_work_is_refused_at_the_door(case):
         lmc.GNN([nn.Sequential(nn.Linear(5, 5), made())])
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_map_that_is_replaced_after_wrapping_is_refused():
+    conv = pyg.SGConv(5, 3).double()
+    graph, model = graph_of("undirected"), lmc.GNN([conv])
+    lmc.predict(graph, model)
+    conv.lin = OwnLinear(5, 3).double()
+    with pytest.raises(lmc.ArgumentError, match=r"\(SGConv\): was changed after it was wrapped"):
+        lmc.predict(graph, model)
+
+
+def test_parametrised_weights_of_sgconv_are_read():
+    conv = pyg.SGConv(5, 3, K=2).double()
+    weight_norm(conv.lin)
+    graph = graph_of("undirected")
+    data, model = graph.to_pyg(), lmc.GNN([conv])
+    assert torch.allclose(
+        lmc.predict(graph, model), conv(data.x, data.edge_index, data.edge_weight.double()), rtol=1e-9
+    )
+
+
+def test_a_subclass_of_relu_in_armaconv_is_called():
+    class Curved(nn.ReLU):
+        def forward(self, x):
+            return x.tanh()
+
+    conv = pyg.ARMAConv(5, 3, num_stacks=2, num_layers=2, act=Curved()).double()
+    graph = graph_of("undirected")
+    data, model = graph.to_pyg(), lmc.GNN([conv])
+    assert torch.allclose(
+        lmc.predict(graph, model), conv(data.x, data.edge_index, data.edge_weight.double()), rtol=1e-9
+    )
 
 
 def test_a_gated_convolution_takes_no_more_columns_than_it_gives():

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 from torch_geometric import nn as pyg
 
 import lmc
@@ -66,6 +67,32 @@ def test_pdn_without_features_of_edges_is_pygs():
     assert torch.allclose(lmc.predict(graph, model, rows_at_once=5), expected, rtol=1e-9)
     with pytest.raises(lmc.ArgumentError, match="normalize=False: needs features of edges, edge_attr"):
         lmc.predict(graph, make("PDNConv, as it is")[0])
+
+
+def test_of_repeated_self_loops_pdn_normalises_the_last():
+    """As PyG. Its autograd gives a share to the others too, so gradients are compared with differences."""
+    torch.manual_seed(0)
+    ends = torch.tensor([[0, 1, 1, 1, 2, 3, 3, 0, 2], [1, 1, 0, 1, 1, 3, 3, 2, 0]])
+    edge_attr, x, y = torch.randn(9, 4).double(), torch.randn(4, 5).double(), [0, 1, 2, 0]
+    graph = lmc.Graph(ends, x, y, [True] * 4, edge_attr=edge_attr)
+    conv = pyg.PDNConv(5, 3, 4, 6).double()
+    data, model = graph.to_pyg(), lmc.GNN([conv])
+
+    def loss():
+        return cross_entropy(conv(data.x, data.edge_index, data.edge_attr), graph.y)
+
+    for rows in (1, 4):
+        found = lmc.predict(graph, model, rows_at_once=rows)
+        assert torch.allclose(found, conv(data.x, data.edge_index, data.edge_attr), rtol=1e-9)
+    bound(lmc.FullBatch(), model, graph).backward(graph.batch(range(4)))
+    weight = conv.mlp[2].weight
+    with torch.no_grad():
+        for column, found in enumerate(weight.grad[0].clone()):
+            weight[0, column] += 1e-5
+            above = loss()
+            weight[0, column] -= 2e-5
+            assert abs((above - loss()) / 2e-5 - found) < 1e-8
+            weight[0, column] += 1e-5
 
 
 def test_every_node_has_its_loop_in_egconv():
@@ -222,6 +249,16 @@ class Interested(nn.Module):
         return x
 
 
+def with_a_curved_map(conv):
+    conv.lin_out = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
+    return conv
+
+
+def with_a_hook(module):
+    module.register_forward_hook(lambda module, given, out: 2 * out)
+    return module
+
+
 REFUSED = {
     "positions": (
         lambda: pyg.PointTransformerConv(WIDTH, WIDTH),
@@ -268,6 +305,18 @@ REFUSED = {
         lambda: pyg.DirGNNConv(pyg.PointTransformerConv(WIDTH, WIDTH)),
         "layers[0] (DirGNNConv): PointTransformerConv: needs pos;",
     ),
+    "types of edges in both directions": (
+        lambda: pyg.DirGNNConv(pyg.RGATConv(WIDTH, WIDTH, 3)),
+        "layers[0] (DirGNNConv): RGATConv: needs edge_type, which DirGNNConv does not give to it",
+    ),
+    "a curved map of the sum": (
+        lambda: with_a_curved_map(pyg.ClusterGCNConv(WIDTH, WIDTH)),
+        "layers[0] (ClusterGCNConv): its lin_out is a Sequential; must be a Linear",
+    ),
+    "a hook on both directions": (
+        lambda: with_a_hook(pyg.DirGNNConv(pyg.SAGEConv(WIDTH, WIDTH))),
+        "DirGNNConv: has hooks or methods of its own, which would not run",
+    ),
     "another direction within": (
         lambda: pyg.DirGNNConv(pyg.SAGEConv(WIDTH, WIDTH, flow="target_to_source")),
         "layers[0] (DirGNNConv): SAGEConv: flow='target_to_source'",
@@ -282,3 +331,13 @@ def test_what_stays_refused_is_told_why(case):
         lmc.GNN([made()], nn.Linear(5, WIDTH))
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("where", ["", "conv_in"])
+def test_a_hook_on_both_directions_that_comes_later_is_refused(where):
+    conv = pyg.DirGNNConv(pyg.SAGEConv(5, 3)).double()
+    graph, model = graph_of("directed"), lmc.GNN([conv])
+    lmc.predict(graph, model)
+    with_a_hook(conv.get_submodule(where))
+    with pytest.raises(lmc.ArgumentError, match=r"has hooks or methods|was changed after it was wrapped"):
+        lmc.predict(graph, model)

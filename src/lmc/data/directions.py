@@ -1,4 +1,4 @@
-"""A graph's edges without weights or features, as they are and the other way round."""
+"""A graph's edges without weights, features or types, as they are and the other way round."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def both_directions(graph: Graph) -> tuple[Graph, Graph]:
 
 def _with_edges(graph: Graph, adjacency: CSR) -> Graph:
     other = copy.copy(graph)  # its neighbours, if known, are the same
-    for known in ("transposed", "numbered_edges"):
+    for known in ("transposed", "numbered_edges", "num_edge_types"):
         vars(other).pop(known, None)
-    other.adjacency, other.edge_attr = adjacency, None
+    other.adjacency, other.edge_attr, other.edge_type = adjacency, None, None
     return other

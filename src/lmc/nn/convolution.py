@@ -46,6 +46,11 @@ class ConvolutionLayer(Layer):
         # Where a convolution says how wide they are, and says None, it does not want them.
         self.takes_attr = "edge_attr" in takes and getattr(conv, "edge_dim", "any") is not None
 
+    def called(self) -> list[nn.Module]:
+        """The convolution, or the parts of it that are called where `call` takes it apart."""
+        is_whole = type(self).call is ConvolutionLayer.call
+        return [self.conv] if is_whole else list(self.conv.children())
+
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the lists of messages."""
         self.edges(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from lmc.data.batch import Batch, Edges
 from lmc.data.directions import both_directions
@@ -47,6 +47,10 @@ class DirGNNLayer(ConvolutionLayer):
     ) -> None:
         super().__init__(conv, message)
         self.along, self.against = along, against
+
+    def called(self) -> list[nn.Module]:
+        """Its own linear map; those of its convolutions are said by their layers."""
+        return [self.conv.lin] if self.conv.root_weight else []  # type: ignore[list-item]
 
     def prepare_graph(self, graph: Graph) -> None:
         """Find the edges of both directions, and what each convolution reads of them."""

@@ -139,10 +139,13 @@ class GNN(Model):
 
     def _check_hooks(self) -> None:
         """Raise ArgumentError if hooks would not run, since only the weights of their module are read."""
-        for place, layer in enumerate(self.layers):
-            if isinstance(layer, ReadConvolution) and not layer.fits(layer.conv):
-                title = f"layers[{place}] ({type(layer.conv).__name__})"
-                raise ArgumentError(f"{title}: was changed after it was wrapped; wrap it again")
+        place = -1
+        for layer in self.layers:
+            place += layer.opens  # of the convolution
+            for part in layer.modules():
+                if isinstance(part, ReadConvolution) and not part.fits(part.conv):
+                    title = f"layers[{place}] ({type(part.conv).__name__})"
+                    raise ArgumentError(f"{title}: was changed after it was wrapped; wrap it again")
         found = hooked([*self._given, *self._followers], _called(self))
         if found is not None:
             why = "which would not run, since only its parts are called"
@@ -194,11 +197,8 @@ def _called(model: GNN) -> list[nn.Module]:
     for part in model.modules():
         if isinstance(part, NodeWiseModule):
             called.append(part.module)
-        elif isinstance(part, ReadConvolution):
+        elif isinstance(part, ReadConvolution | ConvolutionLayer):
             called += part.called()
-        elif isinstance(part, ConvolutionLayer):
-            own = type(part).call is not ConvolutionLayer.call  # then it is taken apart
-            called += part.conv.children() if own else [part.conv]
         elif isinstance(part, JumpHead):
             called.append(part.jump)
     return called

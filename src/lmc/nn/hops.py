@@ -23,12 +23,14 @@ from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
 from lmc.nn.convolution import CONVOLUTION
 from lmc.nn.dropout import Dropout
+from lmc.nn.hooks import is_changed, is_linear, is_plain
+from lmc.nn.linear_convolutions import ReadConvolution, is_read
 from lmc.nn.model import MOST_LAYERS, LinearLayer
 from lmc.nn.node_wise import Identity, NodeWise, NodeWiseModule
 from lmc.nn.rows import Rows
 
 
-class Hop(LinearLayer):
+class Hop(ReadConvolution):
     """A hop of a convolution: z = step(A h, x), with h the z of the hop before, at first x.
 
     Args:
@@ -41,13 +43,17 @@ class Hop(LinearLayer):
     reads_x: bool = True
 
     def __init__(self, conv: Any, message: NodeWise, place: int, hops: int) -> None:
-        super().__init__()
-        self.conv, self.message = conv, message
+        super().__init__(conv, message)
         self.place, self.hops, self.left = place, hops, hops - place
         self.aggregation = _normalization(conv)
         self.opens = place == 1
         self.reads_own = self.reads_x and self.opens
         self.reads = (place - 1,) if self.reads_x and not self.opens else ()
+
+    @staticmethod
+    def fits(conv: Any) -> bool:
+        """Whether a call of the convolution would give the same."""
+        return _why_not(conv) is None
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, out)."""
@@ -290,8 +296,9 @@ def hops_of(conv: Any, message: NodeWise, title: str) -> Hops | None:
     if type(conv) not in kinds:
         return None
     kind, hops = kinds[type(conv)]
+    if (reason := _why_not(conv)) is not None:
+        raise ArgumentError(f"{title}: {reason}")
     count = hops(conv)
-    _check(conv, count, title)
     between, after = _between(conv)
     messages = [message, *(between() for _ in range(count - 1))]
     return Hops([kind(conv, sent, place, count) for place, sent in enumerate(messages, start=1)], after)
@@ -321,23 +328,30 @@ def _kinds() -> dict[type, tuple[type[Hop], Callable[[Any], int]]]:
     }
 
 
-def _check(conv: Any, count: int, title: str) -> None:
+def _why_not(conv: Any) -> str | None:
+    """Why it has no such form; None if it has one."""
     from torch_geometric import nn as pyg
 
-    if not 1 <= count <= MOST_LAYERS:
-        raise ArgumentError(f"{title}: has {count} hops; must be 1 to {MOST_LAYERS}")
+    _, hops = _kinds()[type(conv)]
+    if not 1 <= hops(conv) <= MOST_LAYERS:
+        return f"has {hops(conv)} hops; must be 1 to {MOST_LAYERS}"
     if getattr(conv, "aggr", None) not in ("add", "sum"):
-        raise ArgumentError(f"{title}: aggr={conv.aggr!r}; hops are linear, and exact, for aggr='add' alone")
+        return f"aggr={conv.aggr!r}; hops are linear, and exact, for aggr='add' alone"
     if isinstance(conv, pyg.APPNP) and conv.dropout > 0:
         rule = "must be 0; an nn.Dropout before it is taken"
-        raise ArgumentError(f"{title}: dropout={conv.dropout} drops edges, others at every hop; {rule}")
+        return f"dropout={conv.dropout} drops edges, others at every hop; {rule}"
     for name, module in conv.named_modules():
-        if module._forward_hooks or module._forward_pre_hooks:
+        if is_changed(module):
             where = f" on {name}" if name else ""
-            raise ArgumentError(f"{title}: has a forward hook{where}, which hop by hop would not be called")
-    if isinstance(conv, pyg.SGConv | pyg.SSGConv) and type(conv.lin) is not pyg.Linear:
-        rule = "must be PyG's Linear, of which weight and bias are taken"
-        raise ArgumentError(f"{title}: its lin is a {type(conv.lin).__name__}; {rule}")
+            return f"has hooks or methods of its own{where}, which hop by hop would not be called"
+    if isinstance(conv, pyg.SGConv | pyg.SSGConv) and not is_read(conv.lin):
+        return f"its lin is a {type(conv.lin).__name__}; must be a Linear, of which weight and bias are taken"
+    for power, lin in enumerate(getattr(conv, "lins", ())):
+        # A sum of messages is mapped in place of each only by what is linear, without a bias.
+        if not isinstance(lin, nn.Identity) and not (is_linear(lin) and lin.bias is None):
+            kind = f"{type(lin).__name__} with a bias" if is_linear(lin) else type(lin).__name__
+            return f"lins[{power}] is a {kind}; must be a Linear without a bias"
+    return None
 
 
 def _between(conv: Any) -> tuple[Callable[[], NodeWise], list[nn.Module]]:
@@ -352,7 +366,7 @@ def _between(conv: Any) -> tuple[Callable[[], NodeWise], list[nn.Module]]:
     mean: list[nn.Module] = [MeanOfStacks(conv.num_stacks)] if conv.num_stacks > 1 else []
     if conv.act is None:
         return Identity, mean
-    if isinstance(conv.act, nn.ReLU):
+    if is_plain(conv.act, nn.ReLU):
         return lambda: Activation(nn.Identity(), 0.0), [nn.ReLU(), *mean]
     act = OnStacks(conv.act, conv.num_stacks)
     return lambda: NodeWiseModule(act), [act, *mean]

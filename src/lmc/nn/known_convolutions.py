@@ -13,7 +13,7 @@ from lmc.errors import ArgumentError
 from lmc.nn.cluster_gcn_conv import ClusterGCNConvLayer
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.dir_gnn import DirGNNLayer
-from lmc.nn.hooks import is_changed
+from lmc.nn.hooks import is_changed, is_linear
 from lmc.nn.linear_convolutions import GCN2ConvLayer, GCNConvLayer, SAGEConvLayer
 from lmc.nn.model import Layer
 from lmc.nn.node_wise import Identity, NodeWise
@@ -72,6 +72,8 @@ def _gcn2(conv: Any, message: NodeWise) -> Layer:
 
 def _cluster_gcn(conv: Any, message: NodeWise) -> Layer:
     _check_linear(conv)
+    if not is_linear(conv.lin_out):
+        raise ArgumentError(f"its lin_out is a {type(conv.lin_out).__name__}; must be a Linear without hooks")
     return ClusterGCNConvLayer(conv, message)
 
 
@@ -89,6 +91,8 @@ def _one_way(conv: Any) -> ConvolutionLayer:
     title = type(conv).__name__
     if getattr(conv, "flow", "source_to_target") != "source_to_target":
         raise ArgumentError(f"{title}: flow={conv.flow!r}; must be 'source_to_target'")
+    if hasattr(conv, "num_relations"):
+        raise ArgumentError(f"{title}: needs edge_type, which DirGNNConv does not give to it")
     adds_up = SAGEConvLayer.fits(conv) and not conv.normalize
     layer = SAGEConvLayer(conv, Identity()) if adds_up else layer_of_known(conv, Identity(), title)
     if layer is not None and layer.reads_initial:

@@ -54,7 +54,7 @@ class GCNConvLayer(_Normalized):
     @staticmethod
     def fits(conv: Any) -> bool:
         """Whether it adds up, and its linear map is no more than that."""
-        return GCNConvOfMapped.fits(conv) and _is_read(conv.lin) and conv.lin.bias is None
+        return GCNConvOfMapped.fits(conv) and is_read(conv.lin) and conv.lin.bias is None
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, out)."""
@@ -72,7 +72,7 @@ class GCNConvOfMapped(_Normalized):
         """Whether it adds up, or averages."""
         from torch_geometric.nn import GCNConv
 
-        return is_plain(conv, GCNConv) and (_adds(conv) or _averages(conv))
+        return is_plain(conv, GCNConv) and (adds_up(conv) or averages(conv))
 
     def called(self) -> list[nn.Module]:
         """The map."""
@@ -93,7 +93,7 @@ class GCN2ConvLayer(_Normalized):
         """Whether it adds up, or averages."""
         from torch_geometric.nn import GCN2Conv
 
-        return is_plain(conv, GCN2Conv) and (_adds(conv) or _averages(conv))
+        return is_plain(conv, GCN2Conv) and (adds_up(conv) or averages(conv))
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, width) to (rows, width)."""
@@ -117,7 +117,7 @@ class SAGEConvLayer(ReadConvolution):
         """Whether it adds up what it is given, which a `project`, a map before the sum, is not."""
         from torch_geometric.nn import SAGEConv
 
-        if not is_plain(conv, SAGEConv) or not (_adds(conv) or _averages(conv)) or conv.project:
+        if not is_plain(conv, SAGEConv) or not (adds_up(conv) or averages(conv)) or conv.project:
             return False
         return is_linear(conv.lin_l) and (not conv.root_weight or is_linear(conv.lin_r))
 
@@ -144,7 +144,7 @@ class GINConvLayer(ReadConvolution):
         """Whether it adds up."""
         from torch_geometric.nn import GINConv
 
-        return is_plain(conv, GINConv) and (_adds(conv) or _averages(conv))
+        return is_plain(conv, GINConv) and (adds_up(conv) or averages(conv))
 
     def update(self, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
         """(rows, in) to (rows, in)."""
@@ -184,20 +184,22 @@ def normalization_of(conv: Any) -> Norm:
     return "gcn improved" if getattr(conv, "improved", False) else "gcn"
 
 
-def _is_read(module: nn.Module) -> bool:
+def is_read(module: nn.Module) -> bool:
     """Whether a call of it is x Wᵀ + b with its `weight` and `bias`."""
     from torch_geometric.nn import Linear
 
     return is_plain(module, nn.Linear, Linear)
 
 
-def _adds(conv: Any) -> bool:
+def adds_up(conv: Any) -> bool:
+    """Whether messages are added up, by PyG's own sum."""
     from torch_geometric.nn.aggr import SumAggregation
 
     return conv.aggr in ("add", "sum") and is_plain(conv.aggr_module, SumAggregation)
 
 
-def _averages(conv: Any) -> bool:
+def averages(conv: Any) -> bool:
+    """Whether it takes the mean of messages, by PyG's own."""
     from torch_geometric.nn.aggr import MeanAggregation
 
     return conv.aggr == "mean" and is_plain(conv.aggr_module, MeanAggregation)

@@ -50,11 +50,14 @@ class PDNLayer(ConvolutionLayer):
         if not self.conv.normalize:
             return edges
         every, attr = batch.arriving(sources), batch.graph.edge_attr
-        receiver = every.row_ids().long()
-        has_loop = torch.zeros(len(sources), dtype=torch.bool)
-        has_loop[receiver[every.indices == sources[receiver]]] = True
-        loop = ~has_loop if self.conv.add_self_loops else torch.zeros_like(has_loop)
-        dtype = batch.graph.x.dtype
+        loop = torch.zeros(len(sources), dtype=torch.bool)
+        if self.conv.add_self_loops:
+            every = every.keep(_last_of_loops(sources[every.row_ids()], every.indices))
+            edges = edges.where(_last_of_loops(*edges.ends))
+            receiver = every.row_ids()
+            loop[:] = True
+            loop[receiver[every.indices == sources[receiver]]] = False
+        receiver, dtype = every.row_ids().long(), batch.graph.x.dtype
         arriving = None if attr is None else attr[every.values].to(dtype)
         degrees = {"receiver": receiver, "loop": loop.to(dtype)}
         return EdgesWithDegrees(edges.ends, None, edges.attr, **degrees, arriving=arriving)
@@ -93,3 +96,15 @@ class PDNLayer(ConvolutionLayer):
         x, size = (conv.lin(sources), None), (len(sources), len(targets))
         z: Tensor = conv.propagate(index, x=x, size=size, **given)
         return z if conv.bias is None else z + conv.bias
+
+
+def _last_of_loops(source: Tensor, target: Tensor) -> Tensor:
+    """(edges,) bool: all but the self-loops of a node that are followed by another one.
+
+    >>> _last_of_loops(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1])).tolist()
+    [False, True, True, True]
+    """
+    loop = torch.where(source == target, source, -1)
+    kept = torch.ones(len(loop), dtype=torch.bool)
+    kept[:-1] = (loop[:-1] < 0) | (loop[:-1] != loop[1:])
+    return kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lmc.data.batch import Batch, Edges
 from lmc.data.derived_norms import Looped, Plain
@@ -124,6 +124,10 @@ class AddedUp(WeighedLayer):
     def __init__(self, layer: SAGEConvLayer | GCNConvLayer | ClusterGCNConvLayer) -> None:
         super().__init__(layer.conv, layer.message, layer.aggregation)
         self.layer = layer
+
+    def called(self) -> list[nn.Module]:
+        """What the layer calls."""
+        return self.layer.called()
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:
         """(targets, out) the layer's update of the sum."""

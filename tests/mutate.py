@@ -32,11 +32,20 @@ ROOT = Path(__file__).resolve().parents[1]
 QUICK = "not long and not process and not slow and not fuzz"
 STAGES = {"nearest": QUICK, "quick": QUICK, "all": "not long"}
 SHARED = ["test_estimators", "test_estimator_rules", "test_against_pyg"]
+OF_CONVOLUTIONS = ["test_hops", "test_pairs", "test_typed_edges", "test_from_pyg"]
 NEAREST = {
-    "estimators": [*SHARED, "test_against_the_paper", "test_seams", "test_golden", "test_from_pyg"],
-    "nn": ["test_gnn", "test_from_pyg", "test_inference", "test_load_run", *SHARED],
-    "batching": ["test_batch", "test_batching", "test_partition", "test_seams", *SHARED],
-    "kernels": ["test_kernels", "test_batch", *SHARED],
+    "estimators": [*SHARED, "test_against_the_paper", "test_seams", "test_golden", *OF_CONVOLUTIONS],
+    "nn": [
+        "test_gnn",
+        *OF_CONVOLUTIONS,
+        "test_hooks",
+        "test_locality",
+        "test_threads",
+        "test_inference",
+        *SHARED,
+    ],
+    "batching": ["test_batch", "test_batching", "test_balance", "test_partition", "test_seams", *SHARED],
+    "kernels": ["test_kernels", "test_threads", "test_batch", *SHARED],
 }
 COPIED = (
     "src",

@@ -114,6 +114,16 @@ def test_records_of_another_version_are_read_and_wrong_ones_are_named():
         other.load_state(state)
 
 
+def test_a_run_that_is_older_than_an_option_goes_on(tmp_path):
+    lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, epochs=1, out=tmp_path / "a")
+    config = tmp_path / "a" / "config.toml"
+    text = config.read_text()
+    assert 'balance = "none"\n' in text
+    config.write_text(text.replace('balance = "none"\n', ""))
+    result = lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, epochs=2, out=tmp_path / "a", resume=True)
+    assert len(result.history) == 2
+
+
 def test_numbers_of_numpy_are_numbers(tmp_path):
     rates = {"lr": np.float32(0.01), "weight_decay": np.float64(0.01), "epochs": np.int64(2)}
     lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, out=tmp_path / "a", **rates)
@@ -165,7 +175,7 @@ def test_wrong_options_are_one_line(options, message):
     [
         ((GRAPH.to_pyg(), made(), lmc.LMC()), "graph: Data is not an lmc.Graph"),
         ((GRAPH, torch.nn.Linear(2, 2), lmc.LMC()), "model: Linear"),
-        ((GRAPH, made(), lmc.LMC), "estimator: ABCMeta is not an lmc.Estimator"),
+        ((GRAPH, made(), lmc.LMC), r"estimator: <class .* is not an lmc.Estimator; LMC\(\) makes one"),
     ],
 )
 def test_wrong_objects_are_one_line(given, message):

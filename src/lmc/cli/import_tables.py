@@ -19,7 +19,7 @@ HEADER = "graph.json"  # of the folder of a graph; its module loads numpy
 @click.option("--features", type=FILE, help="A row per node: its id, and numbers.")
 @click.option("--labels", type=FILE, help="A row per labelled node: its id, and its label.")
 @click.option("--splits", type=FILE, help="A row per node: its id, and train, val or test.")
-@click.option("--undirected", is_flag=True, help="Every edge goes both ways.")
+@click.option("--undirected", is_flag=True, help="Every edge goes both ways; rows a,b and b,a are one edge.")
 @click.option("--task", help="multiclass, multilabel or regression; by default what labels look like.")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the graph.")
 def command(

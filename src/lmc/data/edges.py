@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,11 +96,12 @@ def in_both_directions(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]:
     """Every edge once in each direction, with the same weight: the larger, where both are given.
 
-    Where an edge is repeated, the first from i to j and the first from j to i are one, and so on; those of
-    another kind are other edges.
+    An edge from i to j and one from j to i are the same one, given twice; if it is repeated, the first and
+    the first, and so on. Those of another kind are other edges. Other weights there and back are worth a
+    warning.
 
     >>> ends = np.array([0, 1, 2]), np.array([1, 0, 0])
-    >>> in_both_directions(*ends, np.array([1.0, 3.0, 5.0]), 3)[:3]
+    >>> in_both_directions(*ends, np.array([3.0, 3.0, 5.0]), 3)[:3]
     (array([0, 1, 2, 0]), array([1, 0, 0, 2]), array([3., 3., 5., 5.]))
     """
     given = np.ones(len(source), np.float32) if weight is None else weight
@@ -111,8 +113,14 @@ def in_both_directions(
     first, behind = (np.searchsorted(edges, back, side) for side in ("left", "right"))
     turn = np.arange(len(edges)) - np.searchsorted(edges, edges)  # 0 for the first of equals
     has_reverse = turn < behind - first
-    given = np.where(has_reverse, np.maximum(given, given[np.where(has_reverse, first + turn, 0)]), given)
+    back_given = np.where(has_reverse, given[np.where(has_reverse, first + turn, 0)], given)
+    if differing := int((back_given != given).sum()) // 2:
+        text = f"{differing} edges have another weight there than back; the larger one is taken for both"
+        warnings.warn(text, stacklevel=3)
+    given = np.maximum(given, back_given)
     lacks = ~has_reverse
-    ends = np.concatenate([source, target[lacks]]), np.concatenate([target, source[lacks]])
-    given, of_kind = (np.concatenate([each, each[lacks]]) for each in (given, of_kind))
-    return *ends, None if weight is None else given, None if kind is None else of_kind
+    # Parallel edges come in the same order there and back.
+    order = np.lexsort([np.concatenate([each, each[lacks]]) for each in (turn, of_kind)])
+    ends = ((source, target), (target, source), (given, given), (of_kind, of_kind))
+    both = [np.concatenate([one, other[lacks]])[order] for one, other in ends]
+    return both[0], both[1], None if weight is None else both[2], None if kind is None else both[3]

@@ -59,7 +59,8 @@ def read_tables(
         features: a file, or None.
         labels: a file, or None.
         splits: a file, or None.
-        undirected: whether every edge goes both ways, with the same weight.
+        undirected: whether every edge goes both ways, with the same weight: rows from a to b and from b to a
+            are one edge, given twice, with the larger weight.
         task: the labels' kind; None takes it from their type and shape.
 
     >>> import tempfile

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lmc.runs.sections import Settings
+from lmc.training.options import TrainingOptions
 
 CHANGEABLE = {
     "training.epochs",
@@ -21,14 +22,17 @@ def refusal(kept: Mapping[str, Settings], asked: Mapping[str, Settings]) -> str 
 
     Args:
         kept: the settings that it began with, by section.
-        asked: those that it is to go on with. What is None is the same as nothing.
+        asked: those that it is to go on with. What is None is the same as nothing, and an option of training
+            that is not there has its default: the run may be older than the option.
 
     >>> refusal({"training": {"lr": 0.1, "epochs": 2}}, {"training": {"lr": 0.1, "epochs": 4}}) is None
     True
     >>> refusal({"training": {"lr": 0.1}}, {"training": {"lr": 0.5}})
     'goes on with the settings of the run: training.lr is 0.1, and cannot become 0.5'
+    >>> refusal({"training": {}}, {"training": {"balance": "none"}}) is None
+    True
     """
-    before, after = _by_place(kept), _by_place(asked)
+    before, after = DEFAULTS | _by_place(kept), DEFAULTS | _by_place(asked)
     for place in sorted(before.keys() | after.keys()):
         old, new = before.get(place), after.get(place)
         if old != new and place not in CHANGEABLE:
@@ -42,3 +46,6 @@ def refusal(kept: Mapping[str, Settings], asked: Mapping[str, Settings]) -> str 
 def _by_place(tree: Mapping[str, Settings]) -> dict[str, Any]:
     places = {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
     return {place: value for place, value in places.items() if value is not None}
+
+
+DEFAULTS = _by_place({"training": vars(TrainingOptions())})

@@ -53,7 +53,8 @@ def prepare_training(
     """
     check_graph(graph)
     if not isinstance(estimator, Estimator):
-        raise ArgumentError(f"estimator: {type(estimator).__name__} is not an lmc.Estimator")
+        hint = f"; {estimator.__name__}() makes one" if isinstance(estimator, type) else ", such as lmc.LMC()"
+        raise ArgumentError(f"estimator: {checks.shown(estimator)} is not an lmc.Estimator{hint}")
     for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")

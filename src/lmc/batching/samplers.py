@@ -180,6 +180,11 @@ class ClusterSampler:
         return [order[i : i + size] for i in range(0, count, size)]
 
 
+def ever_outside(sampler: Sampler) -> Tensor | None:
+    """(any,) the nodes that may be outside of its batches, in a halo; None where that is not known."""
+    return sampler.outside if isinstance(sampler, ClusterSampler) else None
+
+
 def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:
     """(any,) the nodes with a neighbour in another cluster, the only ones that can be in a halo.
 

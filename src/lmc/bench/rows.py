@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import lmc
-from lmc.batching.samplers import BatchOptions
+from lmc.batching.samplers import BatchOptions, ever_outside
 from lmc.data.normalization import normalize_transposed, propagated
 from lmc.nn.inference import evaluating
 from lmc.sparse import CSR
@@ -49,10 +49,10 @@ def own(
     _load_kernels()
     torch.manual_seed(0)
     model = (make_model or gcn)(graph)
-    estimator.bind(model, graph)
+    sampler = estimator.sampler(graph, batches)
+    estimator.bind(model, graph, outside=ever_outside(sampler))
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None
-    sampler = estimator.sampler(graph, batches)
     coming = lmc.prefetch(chain.from_iterable(map(sampler.epoch, count())), estimator.prepare)
 
     def epoch() -> None:

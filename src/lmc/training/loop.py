@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler
+from lmc.batching.samplers import Sampler, ever_outside
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -69,7 +69,7 @@ def prepare_training(
     for callback in callbacks:
         callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)
-    outside = sampler.outside if isinstance(sampler, ClusterSampler) else None
+    outside = ever_outside(sampler)
     estimator.bind(model, graph, options.init, options.loss, options.seed, outside=outside)
     return Training(graph, model, estimator, sampler, options, callbacks)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lmc import memory_use
-from lmc.batching.samplers import ClusterSampler, Sampler
+from lmc.batching.samplers import ClusterSampler, Sampler, ever_outside
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.backward_sgd import BackwardSGD
@@ -64,8 +64,8 @@ class RunNeeds:
 def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Sampler) -> None:
     """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
     free = memory_use.free()
-    remembered = len(sampler.outside) if isinstance(sampler, ClusterSampler) else graph.num_nodes
-    needs = RunNeeds(graph, model, estimator, remembered)
+    outside = ever_outside(sampler)
+    needs = RunNeeds(graph, model, estimator, graph.num_nodes if outside is None else len(outside))
     if free is None or needs.whole <= free:
         return
     clusters, parts_per_batch = None, 1

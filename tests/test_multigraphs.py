@@ -213,7 +213,9 @@ def test_in_both_directions_by_hand(given_edges):
 
 
 def test_weights_that_differ_there_and_back_are_counted(tmp_path):
-    (tmp_path / "edges.csv").write_text("source,target,weight,edge_type\na,b,1,0\nb,a,5,0\nb,a,5,1\na,c,2,0\n")
+    (tmp_path / "edges.csv").write_text(
+        "source,target,weight,edge_type\na,b,1,0\nb,a,5,0\nb,a,5,1\na,c,2,0\n"
+    )
     with pytest.warns(UserWarning, match="^1 edges have another weight there than back; the larger"):
         graph = lmc.read_tables(tmp_path / "edges.csv", undirected=True)
     assert graph.is_undirected

@@ -53,8 +53,7 @@ def prepare_training(
     """
     check_graph(graph)
     if not isinstance(estimator, Estimator):
-        hint = f"; {estimator.__name__}() makes one" if isinstance(estimator, type) else ", such as lmc.LMC()"
-        raise ArgumentError(f"estimator: {checks.shown(estimator)} is not an lmc.Estimator{hint}")
+        raise ArgumentError(_no_estimator(estimator))
     for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
@@ -72,6 +71,11 @@ def prepare_training(
     outside = ever_outside(sampler)
     estimator.bind(model, graph, options.init, options.loss, options.seed, outside=outside)
     return Training(graph, model, estimator, sampler, options, callbacks)
+
+
+def _no_estimator(given: object) -> str:
+    hint = f"; {given.__name__}() makes one" if isinstance(given, type) else ", such as lmc.LMC()"
+    return f"estimator: {checks.shown(given)} is not an lmc.Estimator{hint}"
 
 
 class Training:

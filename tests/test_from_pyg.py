@@ -36,7 +36,7 @@ def own_gradient(model, estimator, batch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "options"), CASES)
+@pytest.mark.parametrize(("kind", "options"), mostly_long(CASES, every=2))
 def test_one_batch_of_all_nodes_has_the_gradient_of_pyg(kind, options):
     graph = graph_with()
     model = make(kind, **OPTIONS.get(options, {}))

@@ -60,7 +60,7 @@ def check(recipe):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("piece", "mode"), mostly_long([*product(PIECES, MODES)], every=4))
+@pytest.mark.parametrize(("piece", "mode"), mostly_long([*product(PIECES, MODES)], every=7))
 def test_the_verdict_on_one_piece(piece, mode):
     check(Recipe(((piece, mode),)))
 

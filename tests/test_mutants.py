@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 from mutants import drawn, mutants_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,6 +56,7 @@ def test_a_mutant_is_another_program_in_one_line():
         ast.parse(mutant.of(SOURCE))
 
 
+@pytest.mark.long
 def test_the_same_seed_draws_the_same_mutants():
     first, second, other = drawn(ROOT, 5, 0), drawn(ROOT, 5, 0), drawn(ROOT, 5, 1)
     assert first == second != other

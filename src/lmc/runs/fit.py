@@ -46,7 +46,7 @@ def fit(
     gradient_error_every: int | None = None,
     partition: PartitionMethod = "metis",
     fixed: bool = False,
-    balance: Balance | None = None,
+    balance: Balance | None = "none",
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,

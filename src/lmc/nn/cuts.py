@@ -11,7 +11,8 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.nn.convolution import ConvolutionLayer
-from lmc.nn.locality import called, differ, evaluation, without_chance
+from lmc.nn.inference import evaluating
+from lmc.nn.locality import called, differ, without_chance
 from lmc.nn.module_context import training_mode
 from lmc.nn.rows import Rows
 from lmc.sparse import CSR
@@ -37,7 +38,7 @@ def check_cuts(model: GNN, graph: Graph) -> None:
     else:  # nothing reads who is whose neighbour
         nodes = _some_nodes(graph.adjacency)
         large, small = (Batch(graph, some, nodes[:0], 1.0) for some in (nodes, nodes[-FEW:].flip(0)))
-    for mode, suffix in ((evaluation, ""), (training_mode, ", in training mode")):
+    for mode, suffix in ((evaluating, ""), (training_mode, ", in training mode")):
         with mode(model), without_chance():
             _Compared(model, large, small, suffix).run()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from lmc.data.batch import Edges
 from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.convolution import ConvolutionLayer
+from lmc.nn.inference import evaluating
 from lmc.nn.linear_convolutions import GINConvLayer
 from lmc.nn.mean_randomness import mean_randomness
-from lmc.nn.module_context import evaluation_mode, training_mode, untouched_statistics
+from lmc.nn.module_context import training_mode, untouched_statistics
 from lmc.nn.node_wise import Chain, NodeWiseModule
 from lmc.nn.rows import Rows
 from lmc.nn.trial import MESSAGES, Trial, changes
@@ -64,17 +65,12 @@ def check_locality(model: GNN, width: int, graph: Graph | None = None) -> bool:
         True; False if a module may have failed only because the features were not real ones.
     """
     try:
-        for mode, suffix in ((evaluation, ""), (training_mode, ", in training mode")):
+        for mode, suffix in ((evaluating, ""), (training_mode, ", in training mode")):
             with mode(model), as_if_trained(model), without_chance():
                 _Tried.with_features(model, width, graph, suffix).run()
     except UndecidedError:
         return False
     return True
-
-
-def evaluation(model: nn.Module) -> AbstractContextManager[None]:
-    """Every module is in evaluation mode in this context."""
-    return evaluation_mode(model, lambda module: True)
 
 
 @contextmanager

@@ -16,29 +16,25 @@ from lmc.nn.rows import Rows
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module, which: Callable[[nn.Module], bool]) -> Iterator[None]:
+def _in_mode(modules: list[nn.Module], training: bool) -> Iterator[None]:
+    """In this context these modules, which are in the other mode, are in this one, without their children."""
+    for module in modules:
+        module.training = training
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.training = not training
+
+
+def evaluation_mode(model: nn.Module, which: Callable[[nn.Module], bool]) -> AbstractContextManager[None]:
     """In this context the modules for which `which` holds are in evaluation mode, without their children."""
-    training = [module for module in model.modules() if module.training and which(module)]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+    return _in_mode([module for module in model.modules() if module.training and which(module)], False)
 
 
-@contextmanager
-def training_mode(model: nn.Module) -> Iterator[None]:
+def training_mode(model: nn.Module) -> AbstractContextManager[None]:
     """In this context every module is in training mode."""
-    evaluating = [module for module in model.modules() if not module.training]
-    for module in evaluating:
-        module.training = True
-    try:
-        yield
-    finally:
-        for module in evaluating:
-            module.training = False
+    return _in_mode([module for module in model.modules() if not module.training], True)
 
 
 @contextmanager

@@ -170,9 +170,9 @@ class LiveLine(_Moving):
         return self
 
     def on_end(self, training: Training) -> None:
-        """Leave the last line standing."""
+        """Leave the last line standing, unless nothing was done."""
         super().on_end(training)
-        self._live.transient = False
+        self._live.transient = self.line.done == 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -41,7 +41,9 @@ def test_no_two_snippets_write_into_the_same_folder():
     """A reader may follow all pages in one working folder."""
     root = Path(__file__).parents[1]
     texts = [README, *(page.read_text() for page in sorted((root / "docs").glob("*.md")))]
-    snippets = [block for text in texts for block in re.findall(r"```(?:console|python)\n(.*?)```", text, re.DOTALL)]
+    snippets = [
+        block for text in texts for block in re.findall(r"```(?:console|python)\n(.*?)```", text, re.DOTALL)
+    ]
     named = re.findall(r"""(?:--out |\bout=")([\w./-]+)""", "\n".join(snippets))
     assert len(named) > 12
     assert sorted(named) == sorted(set(named))

@@ -34,7 +34,9 @@ def tensor(name: str, array: Any) -> Tensor:
         result = torch.as_tensor(array).detach().cpu()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         if (text := _first_text(array)) is not None:
-            raise GraphError(f"{name} holds text, such as {checks.shown(text)}: must be numbers; {TO_NUMBERS}") from None
+            raise GraphError(
+                f"{name} holds text, such as {checks.shown(text)}: must be numbers; {TO_NUMBERS}"
+            ) from None
         raise GraphError(f"{name}: {type(array).__name__} is not an array ({one_line(error)})") from None
     if result.layout != torch.strided:
         raise GraphError(f"{name} has layout {result.layout}: must be dense")

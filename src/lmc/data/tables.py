@@ -49,7 +49,7 @@ def read_tables(
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
       others: integers are classes, as is text (in alphabetical order; `graph.class_names` has it); several
       columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
-      unlabelled. Of several columns with such a name the first is the label; a warning names what is left out.
+      unlabelled. Of several columns with such a name the first is taken; a warning names those left out.
     - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second. It
       may be a column of `labels` too. Without it 60 % of the labelled nodes train, 20 % validate and 20 %
       test, at random and always the same ones.
@@ -198,7 +198,9 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
     """Warn of columns that are not read."""
     unread = [repr(name) for name in table.names if name not in read]
     if unread:
-        shown = ", ".join(unread[:_SHOWN]) + (f" and {more} more" if (more := len(unread) - _SHOWN) > 0 else "")
+        shown = ", ".join(unread[:_SHOWN]) + (
+            f" and {more} more" if (more := len(unread) - _SHOWN) > 0 else ""
+        )
         which = f"column {shown} is" if len(unread) == 1 else f"columns {shown} are"
         warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 

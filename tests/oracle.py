@@ -153,7 +153,7 @@ class MixOfValues:
 
 
 class MixOfSums:
-    """`R[l][i]` is what node i received in layer l when it was last in a batch, `U[l][i]` what came back there.
+    """`R[l][i]` is what node i received in layer l when it was last in a batch, `U[l][i]` what came back.
 
     Where h^0 are the features and nothing is done to them, what is received in the first layer is known.
     With `finds` the mix is by least squares, from one in sixteen of the rows of every batch.

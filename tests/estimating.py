@@ -133,6 +133,9 @@ EVERY = {
     "LMC": lambda: lmc.LMC(alpha=0.4),
     "LMC alpha 0": lambda: lmc.LMC(alpha=0),
     "LMC alpha 1": lambda: lmc.LMC(alpha=1, score="1"),
-    "LMC forward": lambda: lmc.LMC(compensate_backward=False),
-    "LMC backward": lambda: lmc.LMC(compensate_forward=False),
+    "LMC forward": lambda: lmc.LMC(alpha=0.4, compensate_backward=False),
+    "LMC backward": lambda: lmc.LMC(alpha=0.4, compensate_forward=False),
+    "LMC found": lmc.LMC,
+    "LMC found forward": lambda: lmc.LMC(compensate_backward=False),
+    "LMC sums": lambda: lmc.LMC(alpha=0, mix="sums"),
 }

@@ -169,15 +169,17 @@ class MixOfSums:
         if self.R is None:
             self.R = [None] + [np.zeros((n, model.width_in(l))) for l in layers]
             self.U = [None] + [np.zeros((n, model.width(l))) for l in layers]
-        with_neighbours = [i for i in batch if model.neighbours[i]]
-        self.asked = with_neighbours[self.steps % 16 :: 16] if share else []
+        turn = batch[self.steps % 16 :: 16] if share else []
+        self.asked = [i for i in turn if model.neighbours[i] - set(batch)]
         self.steps += 1
 
     def beta(self, direction, l, i):
         model, x = self.model, self.share[i]
         if not self.finds:
             return model.alpha * (model.score if direction == "forward" else model.backward_score)(x)
-        tenth = min(9, int(x * 10))
+        if x == 1:
+            return 1.0
+        tenth = int(x * 10)
         along, squares = self.told.get((direction, l, tenth), (0.0, 0.0))
         if squares > 0:
             return min(1.0, max(0.0, along / squares))
@@ -209,11 +211,11 @@ class MixOfSums:
             self.U[l][i] = total[i]
 
     def learn(self, direction, l, old, truth, from_one):
-        for key in [key for key in self.told if key[:2] == (direction, l)] if self.asked else []:
+        for key in [key for key in self.told if key[:2] == (direction, l)] if self.share else []:
             self.told[key] = tuple(0.9 * value for value in self.told[key])
         for i in self.asked:
             near = self.model.neighbours[i]
-            tenth = min(9, int(len(near & set(self.batch)) / len(near) * 10))
+            tenth = int(len(near & set(self.batch)) / len(near) * 10)
             ahead = sum(from_one(i, j) for j in self.batch) - old[i]
             along, squares = self.told.get((direction, l, tenth), (0.0, 0.0))
             self.told[direction, l, tenth] = (along + (truth[i] - old[i]) @ ahead, squares + ahead @ ahead)

@@ -144,7 +144,7 @@ def test_runs_are_balanced_where_they_are_told_to_be():
         )
         losses[name] = [record.loss for record in result.history]
     assert losses["default"] == losses["none"] != losses["labels"]
-    with pytest.raises(lmc.ArgumentError, match="balance='colour': must be one of labels, none"):
+    with pytest.raises(lmc.ArgumentError, match="balance='colour': must be one of labels, gradients, none"):
         lmc.fit(graph, lmc.GCN(8, 8, 10), lmc.GAS(), parts=12, balance="colour")
 
 

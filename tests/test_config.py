@@ -63,7 +63,7 @@ def test_defaults_are_written_out():
     text = Config.of({"model": {"name": "gcn"}, "method": {"name": "lmc"}}).to_toml()
     for line in (
         "hidden = 64",
-        "alpha = 0.4",
+        'alpha = "auto"',
         'score = "2x-x^2"',
         "lr = 0.01",
         'optimizer = "adam"',

@@ -321,7 +321,7 @@ def test_half_precision_keeps_what_is_out_of_its_range():
     data = lmc.synthetic(nodes=200).to_pyg()
     data.x = data.x * 1e7
     graph = lmc.Graph.from_pyg(data)
-    estimator = lmc.LMC(precision="half")
+    estimator = lmc.LMC(alpha=0.4, precision="half")
     result = trained(graph, estimator, lr=1e-6)
     assert all(torch.isfinite(history.values).all() for history in estimator.embeddings.values())
     assert float(estimator.embeddings[1].values.abs().max()) == 65504

@@ -28,10 +28,15 @@ def test_blocks_of_the_full_batch_leave_it_near_the_measured_peak():
     assert step - need(WIDTHS, FEATURES, NODES, 0, NODES).step == 2 * 8 * messages
 
 
+def paper(**options):
+    """The paper's method, whose histories are of values."""
+    return lmc.LMC(alpha=0.4, **options)
+
+
 @pytest.mark.parametrize("hidden", [[], [7], [7, 5, 3]])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("precision", ["full", "half"])
-@pytest.mark.parametrize("kind", [lmc.LMC, lmc.GAS])
+@pytest.mark.parametrize("kind", [lmc.LMC, paper, lmc.GAS])
 def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
     data = lmc.synthetic(nodes=50, classes=4, features=6).to_pyg()
     data.x = data.x.to(dtype)
@@ -42,7 +47,7 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
     expected = sum(
         values.numel() * values.element_size()
         for name, values in estimator.state_dict().items()
-        if name != "step"
+        if name.startswith(("embeddings", "auxiliaries"))
     )
     estimate = need(
         model.widths(graph)[:-1],
@@ -51,11 +56,11 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
         5,
         graph.num_nodes,
         itemsize=dtype.itemsize,
-        remembered=estimator.remembered(model),
+        kept=estimator.remembered(model, model.all_widths(graph).layers).width,
         history_itemsize=2 if precision == "half" else None,
     )
     assert estimate.histories == expected
-    if kind is lmc.LMC and precision == "full":
+    if kind is paper and precision == "full":
         same = need(model.widths(graph)[:-1], 6, 10, 5, 50, itemsize=dtype.itemsize)
         assert same.histories == expected
 
@@ -91,7 +96,7 @@ def test_two_layers_and_a_large_halo_peak_forward():
         ({"batch_nodes": 101}, "batch_nodes=101: must be at most 100"),
         ({"halo_nodes": 91}, "halo_nodes=91: must be at most 90"),
         ({"messages": 1.5}, "messages=1.5: must be an integer"),
-        ({"remembered": ([3], [])}, "remembered layer=3: must be at most 2"),
+        ({"kept": -1}, "kept=-1: must be 0 or more"),
     ],
 )
 def test_wrong_arguments_are_one_line(changed, message):
@@ -108,9 +113,13 @@ def test_wrong_arguments_are_one_line(changed, message):
 def test_auxiliaries_of_the_first_layer_are_kept_for_what_comes_before_it(options, auxiliaries):
     graph = lmc.synthetic(nodes=50, classes=4, features=6)
     model = lmc.GCN(6, 8, 4, layers=3, **options)
-    estimator = lmc.LMC()
+    estimator = paper()
     estimator.bind(model, graph)
     assert (set(estimator.embeddings), set(estimator.auxiliaries)) == ({1, 2, 3}, auxiliaries)
+    found = lmc.LMC()
+    found.bind(model, graph)
+    first = set() if options else {1}  # sums of features are known
+    assert (set(found.embeddings), set(found.auxiliaries)) == ({1, 2, 3} - first, auxiliaries)
     for parameter in model.encoder.parameters():
         parameter.requires_grad_(False)  # and may be trained again
     estimator.bind(model, graph)

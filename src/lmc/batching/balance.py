@@ -17,7 +17,7 @@ from torch import Tensor
 from lmc import hashed_random, kernels
 from lmc.data.graph import Graph
 
-Balance = Literal["labels", "none"]
+Balance = Literal["labels", "gradients", "none"]
 
 SWEEPS, TRIES = 6, 32
 """How often every cluster is offered a change, and with how many others at a time."""

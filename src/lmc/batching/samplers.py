@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.batching.balance import Balance, balanced, label_counts
+from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
 from lmc.data.batch import Batch
@@ -98,8 +99,12 @@ class ClusterSampler:
             clusters in the graph over clusters in the batch, follows.
         seed: of the random groups.
         fixed: whether every epoch keeps the same groups, and only their order changes.
-        balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"none"` (or None)
-            for random ones.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"gradients"` for
+            groups whose estimates are alike, as far as steps have shown (`descriptors` is told of them; until
+            then, labels), `"none"` (or None) for random ones.
+
+    Attributes:
+        descriptors: what steps have shown of clusters; None where groups are not made of it.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)
@@ -126,8 +131,12 @@ class ClusterSampler:
         by_cluster = self.clusters.argsort(stable=True)
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
         self._described: NDArray[np.float64] | None = None
-        if checks.one_of("balance", balance or "none", Balance) == "labels" and bool(graph.train_mask.any()):
+        self.descriptors: ClusterDescriptors | None = None
+        by = checks.one_of("balance", balance or "none", Balance)
+        if by != "none" and bool(graph.train_mask.any()):
             self._described = label_counts(graph, numbers, len(self._members))
+            if by == "gradients" and not fixed:
+                self.descriptors = ClusterDescriptors(numbers, len(self._members))
 
     @classmethod
     def cut(cls, graph: Graph, parts: int, options: BatchOptions) -> ClusterSampler:
@@ -171,8 +180,11 @@ class ClusterSampler:
         """Clusters that meet in the batches of an epoch, a batch each."""
         count, size = len(self._members), self.parts_per_batch
         order = hashed_random.permutation(count, self._seed, _GROUPS, number)
-        if self._described is not None:
-            order = balanced(order, size, self._described, self._seed, _OFFERS, number)
+        described = None if self.descriptors is None else self.descriptors.before(number)
+        if described is None:
+            described = self._described
+        if described is not None:
+            order = balanced(order, size, described, self._seed, _OFFERS, number)
             # Changes begin with the first group; which one comes first is left to chance again.
             whole = order[: count // size * size].reshape(-1, size)
             turns = hashed_random.permutation(len(whole), self._seed, _OFFERS, number)

@@ -9,9 +9,10 @@ direction, which mix of the two would have been closest, by the share x of their
     β(x) = argmin Σ ‖(1 - β) old + β incomplete - truth‖²
          = Σ ⟨truth - old, incomplete - old⟩ / Σ ‖incomplete - old‖²
 
-Halo rows take the β of their own x. Where parameters rest, histories are right and β goes to zero: the mix is
-then exact. This is for sums, from which the parameters of now make values. Of values themselves, which carry
-the parameters of then, the mix that is closest is not the one whose gradient is closest.
+Halo rows take the β of their own x; with x = 1 nothing is incomplete, and β is 1. Where parameters rest,
+histories are right and β goes to zero: the mix is then exact. This is for sums, from which the parameters of
+now make values. Of values themselves, which carry the parameters of then, the mix that is closest is not the
+one whose gradient is closest.
 """
 
 from __future__ import annotations
@@ -85,13 +86,13 @@ class FoundBeta:
         """(rows, 1) how much of incomplete sums rows with these shares take, in the shares' type."""
         along, squares = self.sums.unbind(1)
         found = torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
-        return found.to(share.dtype)[_bin(share)][:, None]
+        return torch.where(share < 1, found.to(share.dtype)[_bin(share)], 1)[:, None]
 
     def learn(self, share: Tensor, truth: Tensor, old: Tensor, incomplete: Tensor) -> None:
         """Take in what some batch rows show.
 
         Args:
-            share: (rows,) of their neighbours that are in the batch.
+            share: (rows,) of their neighbours that are in the batch, below 1.
             truth: (rows, width) what they have received.
             old: (rows, width) their history.
             incomplete: (rows, width) what has come from the batch.

@@ -6,6 +6,7 @@ import warnings
 from abc import ABC
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -24,7 +25,7 @@ from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss, loss_of
 from lmc.estimators.placement import Placement
-from lmc.estimators.step import Step, first_messages_are_features
+from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
@@ -70,6 +71,8 @@ class Estimator(ABC):
     _step: int
     is_frozen: bool = False
     """Whether estimates leave no trace; see `frozen`."""
+    watch: Watch | None = None
+    """Who is told what steps see, while they leave a trace."""
 
     # -- what a method decides -----------------------------------------------------------------------
 
@@ -195,7 +198,8 @@ class Estimator(ABC):
 
     def estimate_with(self, batch: Batch, halo: HaloPolicy) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate with any policy: the normalisation of appendix A.3.1."""
-        loss, gradients = self.step_on(batch, halo).run()
+        step = self.step_on(batch, halo)
+        loss, gradients = (step if self.is_frozen else replace(step, watch=self.watch)).run()
         factor = batch.scale / int(self.graph.train_mask.sum())
         return factor * loss, {p: factor * gradient for p, gradient in gradients.of.items()}
 

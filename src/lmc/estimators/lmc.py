@@ -66,6 +66,11 @@ class LMC(HistoryEstimator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.one_of("score", self.score, Score)
+        if self.backward_score is not None:
+            checks.one_of("backward_score", self.backward_score, Score)
+        if self.mix is not None:
+            checks.one_of("mix", self.mix, Mix)
         if self.alpha == "auto":
             for name, default in (("score", "2x-x^2"), ("backward_score", None)):
                 if (given := getattr(self, name)) != default:
@@ -76,11 +81,6 @@ class LMC(HistoryEstimator):
                 raise ArgumentError("mix='values': β is found for sums; alpha must be a number in [0, 1]")
         elif not 0 <= checks.real("alpha", self.alpha) <= 1:
             raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1] or 'auto'")
-        checks.one_of("score", self.score, Score)
-        if self.backward_score is not None:
-            checks.one_of("backward_score", self.backward_score, Score)
-        if self.mix is not None:
-            checks.one_of("mix", self.mix, Mix)
         for name in ("compensate_forward", "compensate_backward"):
             checks.truth(name, getattr(self, name))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
@@ -86,12 +87,16 @@ class MixedSums(MixedHalo):
         super().__init__(estimator, batch)
         self.revisits = self.reads_losses
         self._learns = self._writes and batch.num_halo > 0
-        asked = ((self._inside >= 0) & (batch.graph.degrees[batch.nodes] > 0)).nonzero()[:, 0]
-        self._asked = asked[estimator.steps_done % STRIDE :: STRIDE]
+        self._turn = estimator.steps_done % STRIDE
 
     @cached_property
-    def _inside_share(self) -> Tensor:
-        return self._batch.inside_share(self._asked)
+    def _asked(self) -> tuple[Tensor, Tensor]:
+        """(rows,) batch rows with neighbours outside, and the shares of those inside."""
+        rows = torch.arange(self._batch.num_nodes)[self._turn :: STRIDE]
+        rows = rows[self._batch.graph.degrees[self._batch.nodes[rows]] > 0]
+        share = self._batch.inside_share(rows)
+        telling = (share < 1) & (self._inside[rows] >= 0)
+        return rows[telling], share[telling]
 
     # -- the halo --------------------------------------------------------------------------------------
 
@@ -137,7 +142,8 @@ class MixedSums(MixedHalo):
         from_batch: OfRows,
     ) -> None:
         beta = betas.get(layer)
-        if layer in histories and self._learns and isinstance(beta, FoundBeta) and len(self._asked):
-            old = self._placement.put(histories[layer].pull(self._inside[self._asked]))
-            beta.learn(self._inside_share, sums[self._asked], old, from_batch(self._asked))
+        if layer in histories and self._learns and isinstance(beta, FoundBeta):
+            rows, share = self._asked
+            old = self._placement.put(histories[layer].pull(self._inside[rows]))
+            beta.learn(share, sums[rows], old, from_batch(rows))
         self.write(histories, layer, self._inside, sums)

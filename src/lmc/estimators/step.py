@@ -31,6 +31,9 @@ from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.rows import Rows
 
+Watch = Callable[[Batch, Tensor, Tensor], None]
+"""Is told the batch, V̄ᴸ (batch, width) and what the last layer received (batch, width)."""
+
 
 @dataclass
 class Forward:
@@ -62,6 +65,7 @@ class Step:
         loss: per node.
         address: (seed, step) of the dropout masks.
         placement: type and device of the computation.
+        watch: who is told what the gradient of the last layer is made of; None for nobody.
     """
 
     model: Model
@@ -70,6 +74,7 @@ class Step:
     loss: Loss
     address: tuple[int, int]
     placement: Placement
+    watch: Watch | None = None
 
     def run(self) -> tuple[float, ParameterGradients]:
         """The sum of the batch's losses, weighted by node, and its derivatives by parameter."""
@@ -141,6 +146,8 @@ class Step:
         """V̄ of the batch and V̂ of the halo, layer by layer; gives the weighted sum of the batch's losses."""
         model, halo, passes = self.model, self.halo, forward.passes
         loss, direct, v = self._batch_losses(forward, gradients)  # line 10, and eq. (6)
+        if self.watch is not None:
+            self.watch(self.batch, v, passes[-1].received)
         direct_halo, at_last = self._halo_losses(forward) if halo.reads_losses else (Direct(), v[:0])
         v_halo = self._auxiliaries(len(passes), v, lambda: at_last)
         before_first_is_trained = trains_before_first(model)

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import Sampler, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, ever_outside
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -127,6 +127,8 @@ class Training:
         self._scheduler = make_scheduler(
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
+        self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
+        estimator.watch = None if self._descriptors is None else self._descriptors.see
         self._peak_before = self._held_before = 0
         self._step_memory: int | None = None
         self._loss = self._seconds = self._wall_before = self._wall_at_step = 0.0
@@ -216,6 +218,8 @@ class Training:
         self._check_weights()
         record = self._record()
         self.records.append(record)
+        if self._descriptors is not None:
+            self._descriptors.end_epoch(self.epoch)
         self.best.judge(record, self.model)
         if isinstance(self._scheduler, ReduceLROnPlateau):
             if record.val is not None:
@@ -291,6 +295,7 @@ class Training:
             "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
             "estimator": self.estimator.state_dict(),
+            "sampler": {} if self._descriptors is None else self._descriptors.state(),
             "torch": torch.get_rng_state(),
             "graph": self._fingerprint,
         }
@@ -323,4 +328,6 @@ class Training:
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
         self.estimator.load_state_dict(state["estimator"])
+        if self._descriptors is not None:
+            self._descriptors.load_state(state.get("sampler", {}))
         torch.set_rng_state(state["torch"])

@@ -84,9 +84,13 @@ class FoundBeta:
 
     def __call__(self, share: Tensor) -> Tensor:
         """(rows, 1) how much of incomplete sums rows with these shares take, in the shares' type."""
+        return torch.where(share < 1, self.by_tenths.to(share.dtype)[_bin(share)], 1)[:, None]
+
+    @property
+    def by_tenths(self) -> Tensor:
+        """(BINS,) float64 what is taken of rows whose shares are below 1."""
         along, squares = self.sums.unbind(1)
-        found = torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
-        return torch.where(share < 1, found.to(share.dtype)[_bin(share)], 1)[:, None]
+        return torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
 
     def learn(self, share: Tensor, truth: Tensor, old: Tensor, incomplete: Tensor) -> None:
         """Take in what some batch rows show.

@@ -212,6 +212,10 @@ class Estimator(ABC):
         """How many estimates have left a trace since `bind`."""
         return self._step
 
+    def found(self) -> dict[str, float]:
+        """Numbers that the method has found by itself so far, for the record of an epoch; here, none."""
+        return {}
+
     @cached_property
     def whole(self) -> Batch:
         """The batch of all nodes, with all that was built for it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from lmc import checks
@@ -146,6 +147,15 @@ class LMC(HistoryEstimator):
         super().load_state_dict(state)
         for name, beta in self._found().items():
             beta.sums.copy_(state[name])
+
+    def found(self) -> dict[str, float]:
+        """β forward and backward, on average over layers and tenths of x."""
+        directions = {"forward": self.forward_beta, "backward": self.backward_beta}
+        return {
+            f"β {name}": float(torch.stack([beta.by_tenths for beta in found]).mean())
+            for name, betas in directions.items()
+            if (found := [beta for beta in betas.values() if isinstance(beta, FoundBeta)])
+        }
 
     def _found(self) -> dict[str, FoundBeta]:
         forward = {f"beta.forward.{layer}": beta for layer, beta in self.forward_beta.items()}

@@ -1,4 +1,4 @@
-"""Which charts a report has: loss, metrics and gradient error, over epochs and over seconds."""
+"""Which charts a report has: loss, metrics, gradient error and what a method has found itself."""
 
 from __future__ import annotations
 
@@ -33,11 +33,19 @@ def charts_of(runs: Sequence[NamedRun]) -> list[Chart]:
     ):
         found.append(_over_epochs(f"Validation {name}", runs, partial(_further, name), decades=False))
     found.append(_over_epochs("Gradient error", runs, _gradient_error, decades=True))
+    for name in dict.fromkeys(
+        name for _, _, run in runs for record in run.history for name in record.found or ()
+    ):
+        found.append(_over_epochs(name, runs, partial(_found, name), decades=False))
     return [chart for chart in found if chart.lines]
 
 
 def _gradient_error(record: Record) -> float | None:
     return None if record.gradient_error is None else record.gradient_error.get("total")
+
+
+def _found(name: str, record: Record) -> float | None:
+    return None if record.found is None else record.found.get(name)
 
 
 def _further(name: str, record: Record) -> float | None:

@@ -154,6 +154,7 @@ def values_of(training: Training, record: Record) -> dict[str, float]:
     measured = {training.metric.name: _own(record), **(record.metrics or {})}
     for name, by_split in measured.items():
         values |= {f"{name}/{split}": value for split, value in by_split.items()}
+    values |= record.found or {}
     for part, error in (record.gradient_error or {}).items():
         values[f"gradient_error/{part}"] = error
     return values

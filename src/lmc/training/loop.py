@@ -266,6 +266,7 @@ class Training:
             metrics=further or None,
             gradient_error=error,
             step_memory=self._step_memory,
+            found=self.estimator.found() or None,
         )
 
     def _lost(self, what: str, step: int) -> DivergedError:

@@ -25,6 +25,7 @@ class Record:
         lr: the learning rate of the epoch.
         metrics: further metrics that were asked for, each by part of the split; None where not evaluated.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
+        found: what the estimator has found by itself, such as LMC's β; None where there is nothing.
         step_memory: the most bytes that steps took on top of features, graph and histories, in the first
             epoch since the process began; None where that is unknown.
     """
@@ -40,6 +41,7 @@ class Record:
     metrics: dict[str, dict[str, float]] | None = None
     gradient_error: dict[str, float] | None = None
     step_memory: int | None = None
+    found: dict[str, float] | None = None
 
 
 def most(values: Iterable[int | None]) -> int | None:

@@ -371,3 +371,21 @@ def test_what_ten_nodes_do_not_show_is_found_on_the_graph(use):
         use(graph, lmc.GNN([FewAreFine(5, 3)]).double())
     with pytest.raises(lmc.ArgumentError, match=r"head: gives a node other rows in a batch of 4 nodes"):
         use(graph, lmc.GNN([Own(5, 3)], head=FewRowsAreFine()).double())
+
+
+class LargestBatch(Own):
+    """Remembers the most messages that it was ever given."""
+
+    most = 0
+
+    def forward(self, x, edge_index):
+        self.most = max(self.most, edge_index.shape[1])
+        return super().forward(x, edge_index)
+
+
+def test_the_check_on_the_graph_leaves_out_hubs_where_there_are_others():
+    hub = torch.stack([torch.arange(1, 1000), torch.zeros(999, dtype=torch.long)])
+    graph = lmc.Graph(torch.cat([hub, hub.flip(0)], 1), torch.ones(1000, 5), torch.arange(1000) % 3)
+    model = lmc.GNN([LargestBatch(5, 3)])
+    model.widths(graph)
+    assert 0 < model.layers[0].conv.most < 999

@@ -1,5 +1,6 @@
 """Convolutions of several hops: PyG's own function and gradients, exact by mini-batches."""
 
+from functools import partial
 from itertools import product
 
 import pytest
@@ -91,6 +92,24 @@ def test_what_is_kept_of_features_is_taken_and_nothing_else():
             lmc.ArgumentError, match=r"layers\[1\] \(.*\): cached=True keeps what it is first given"
         ):
             lmc.GNN([pyg.SAGEConv(5, 5), conv])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVERY_HOP if kind != "MixHopConv, some powers"])
+def test_hops_read_what_they_say_and_nothing_else(kind, monkeypatch):
+    """By derivatives: what nothing reads again is not kept, and goes by blocks of columns."""
+    model, found = make_hops(kind).wrapped(), []
+
+    def watched(update_at, rows, *given):
+        given = [each.detach().requires_grad_() for each in given]
+        z = update_at(rows, *given)
+        reached = torch.autograd.grad(z.sum(), given, allow_unused=True)
+        found.append([derivative is not None for derivative in reached])
+        return z
+
+    for layer in model.layers:
+        monkeypatch.setattr(layer, "update_at", partial(watched, layer.update_at))
+    model(graph_of("undirected"))
+    assert found == [[True, layer.reads_own, bool(layer.reads)] for layer in model.layers]
 
 
 # -- estimates --------------------------------------------------------------------------------------

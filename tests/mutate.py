@@ -45,7 +45,7 @@ NEAREST = {
         *SHARED,
     ],
     "batching": ["test_batch", "test_batching", "test_balance", "test_partition", "test_seams", *SHARED],
-    "kernels": ["test_kernels", "test_threads", "test_batch", *SHARED],
+    "kernels": ["test_kernels", "test_balance", "test_threads", "test_batch", *SHARED],
 }
 COPIED = (
     "src",

@@ -257,6 +257,10 @@ def with_stray(model):
     return model
 
 
+def one_more_loaded(estimator):
+    estimator.load_state_dict(estimator.state_dict() | {"more": torch.zeros(1)})
+
+
 def test_a_failed_bind_changes_nothing():
     graph, model = graph_of("undirected"), gcn(2)
     estimator = bound(lmc.GAS(), model, graph)
@@ -292,6 +296,7 @@ def test_a_failed_bind_changes_nothing():
             "loss: gives shape () for 19 rows; must be one number per row",
         ),
         (lambda g, m: bound(lmc.GAS(), m, g).load_state_dict({}), "state['embeddings.1'] is missing"),
+        (lambda g, m: one_more_loaded(bound(lmc.GAS(), m, g)), "state['more'] is of another estimator"),
     ],
 )
 def test_mistakes_are_one_line(mistake, message):

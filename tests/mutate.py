@@ -34,7 +34,14 @@ STAGES = {"nearest": QUICK, "quick": QUICK, "all": "not long"}
 SHARED = ["test_estimators", "test_estimator_rules", "test_against_pyg"]
 OF_CONVOLUTIONS = ["test_hops", "test_pairs", "test_typed_edges", "test_from_pyg"]
 NEAREST = {
-    "estimators": [*SHARED, "test_against_the_paper", "test_seams", "test_golden", *OF_CONVOLUTIONS],
+    "estimators": [
+        *SHARED,
+        "test_against_the_paper",
+        "test_seams",
+        "test_golden",
+        *OF_CONVOLUTIONS,
+        "test_training",
+    ],
     "nn": [
         "test_gnn",
         *OF_CONVOLUTIONS,
@@ -43,6 +50,9 @@ NEAREST = {
         "test_threads",
         "test_inference",
         *SHARED,
+        "test_load_run",
+        "test_registry",
+        "test_wrong_arguments",
     ],
     "batching": ["test_batch", "test_batching", "test_balance", "test_partition", "test_seams", *SHARED],
     "kernels": ["test_kernels", "test_balance", "test_threads", "test_batch", *SHARED],

@@ -14,6 +14,7 @@ from torch_geometric.nn import JumpingKnowledge
 import lmc
 from estimating import EVERY, bound, clusters_of, distance, full_gradient, graph_of, mostly_long, settled
 from hop_models import EVERY_HOP, HOPS, OPTIONS, make_hops
+from lmc.nn.activation import Activation
 
 
 def pyg_gradient(reference, wrapped, graph):
@@ -355,11 +356,12 @@ def test_parametrised_weights_of_sgconv_are_read():
     )
 
 
-def test_a_subclass_of_relu_in_armaconv_is_called():
+def test_a_relu_in_armaconv_is_our_own_and_a_subclass_of_it_is_called():
     class Curved(nn.ReLU):
         def forward(self, x):
             return x.tanh()
 
+    assert isinstance(lmc.GNN([pyg.ARMAConv(5, 3, num_layers=2)]).layers[1].message, Activation)
     conv = pyg.ARMAConv(5, 3, num_stacks=2, num_layers=2, act=Curved()).double()
     graph = graph_of("undirected")
     data, model = graph.to_pyg(), lmc.GNN([conv])

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -97,6 +98,20 @@ def test_members_of_a_large_batch_equal_those_of_the_twin():
     nodes = torch.arange(0, 30_000, 40)
     a = graph.neighbours
     assert torch.equal(fast.members(a.indptr, a.indices, nodes), plain.members(a.indptr, a.indices, nodes))
+
+
+def test_a_block_takes_memory_for_its_own_entries():
+    a = lmc.synthetic(nodes=20_000, degree=10, features=1).neighbours
+    last = torch.tensor([19_999])
+    members = fast.members(a.indptr, a.indices, last)
+    given = (a.indptr, a.indices, None, last, members)
+    found = fast.localize(*given)  # compiled, before anything is counted
+    assert found[1].tolist() == list(range(1, len(members)))
+    tracemalloc.start()
+    fast.localize(*given)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.1 * a.indices.nbytes
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -20,6 +20,7 @@ from estimating import (
     settled,
 )
 from lmc.estimators.lmc import MixedHalo
+from lmc.estimators.vjp import Computed
 
 pytestmark = pytest.mark.usefixtures("_either_kernels")
 
@@ -250,6 +251,20 @@ def test_half_precision_halves_the_histories_and_stays_close():
     assert 0 < max(distance(*found).values()) < 1e-2
     sizes = [sum(v.nbytes for n, v in e.state_dict().items() if n != "step") for e in (full, half)]
     assert sizes[0] == 2 * sizes[1]
+
+
+def test_exact_values_ask_for_no_derivative_of_a_parameter(monkeypatch):
+    """They would be computed for nothing."""
+    asked, usual = [], Computed.vjp
+
+    def watched(computed, derivative, *wanted):
+        asked.extend(wanted)
+        return usual(computed, derivative, *wanted)
+
+    monkeypatch.setattr(Computed, "vjp", watched)
+    bound(lmc.LMC(), gcn(3), graph_of("undirected"), init="exact")
+    assert asked
+    assert not any(isinstance(each, torch.nn.Parameter) for each in asked)
 
 
 def with_stray(model):

@@ -373,6 +373,27 @@ def test_what_ten_nodes_do_not_show_is_found_on_the_graph(use):
         use(graph, lmc.GNN([Own(5, 3)], head=FewRowsAreFine()).double())
 
 
+class LookedUp(nn.Module):
+    """The first column is a place in a table, as it hardly ever is in what is made up."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 4)
+
+    def forward(self, x):
+        return torch.cat([self.table(x[:, 0].long()), x[:, 1:]], 1)
+
+
+def test_what_only_real_features_fit_is_tried_on_them():
+    data = graph_of("directed").to_pyg()
+    data.x[:, 0] = torch.arange(36) % 3
+    graph, encoder, conv = lmc.Graph.from_pyg(data), LookedUp().double(), SAGEConv(8, 3).double()
+    found = lmc.predict(graph, lmc.GNN([conv], encoder=encoder, in_features=5))
+    assert torch.allclose(found, conv(encoder(data.x), data.edge_index), rtol=1e-9)
+    with pytest.raises(lmc.ArgumentError, match=r"head: LookedUp \(.*out of range"):
+        lmc.GNN([SAGEConv(5, 5)], head=LookedUp())
+
+
 class LargestBatch(Own):
     """Remembers the most messages that it was ever given."""
 

@@ -95,7 +95,7 @@ def test_what_is_kept_of_features_is_taken_and_nothing_else():
             lmc.GNN([pyg.SAGEConv(5, 5), conv])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVERY_HOP if kind != "MixHopConv, some powers"])
+@pytest.mark.parametrize("kind", HOPS)
 def test_hops_read_what_they_say_and_nothing_else(kind, monkeypatch):
     """By derivatives: what nothing reads again is not kept, and goes by blocks of columns."""
     model, found = make_hops(kind).wrapped(), []

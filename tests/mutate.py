@@ -34,14 +34,7 @@ STAGES = {"nearest": QUICK, "quick": QUICK, "all": "not long"}
 SHARED = ["test_estimators", "test_estimator_rules", "test_against_pyg"]
 OF_CONVOLUTIONS = ["test_hops", "test_pairs", "test_typed_edges", "test_from_pyg"]
 NEAREST = {
-    "estimators": [
-        *SHARED,
-        "test_against_the_paper",
-        "test_seams",
-        "test_golden",
-        *OF_CONVOLUTIONS,
-        "test_training",
-    ],
+    "estimators": [*SHARED, "test_against_the_paper", "test_seams", "test_golden", *OF_CONVOLUTIONS],
     "nn": [
         "test_gnn",
         *OF_CONVOLUTIONS,

@@ -43,9 +43,12 @@ NEAREST = {
         "test_threads",
         "test_inference",
         *SHARED,
+        "test_load_run",
+        "test_registry",
+        "test_wrong_arguments",
     ],
     "batching": ["test_batch", "test_batching", "test_balance", "test_partition", "test_seams", *SHARED],
-    "kernels": ["test_kernels", "test_threads", "test_batch", *SHARED],
+    "kernels": ["test_kernels", "test_balance", "test_threads", "test_batch", *SHARED],
 }
 COPIED = (
     "src",

@@ -20,6 +20,7 @@ from estimating import (
     settled,
 )
 from lmc.estimators.mixed_halo import MixedSums, MixedValues
+from lmc.estimators.vjp import Computed
 
 pytestmark = pytest.mark.usefixtures("_either_kernels")
 
@@ -255,9 +256,27 @@ def test_half_precision_halves_the_histories_and_stays_close():
     assert sizes[0] == 2 * sizes[1]
 
 
+def test_exact_values_ask_for_no_derivative_of_a_parameter(monkeypatch):
+    """They would be computed for nothing."""
+    asked, usual = [], Computed.vjp
+
+    def watched(computed, derivative, *wanted):
+        asked.extend(wanted)
+        return usual(computed, derivative, *wanted)
+
+    monkeypatch.setattr(Computed, "vjp", watched)
+    bound(lmc.LMC(), gcn(3), graph_of("undirected"), init="exact")
+    assert asked
+    assert not any(isinstance(each, torch.nn.Parameter) for each in asked)
+
+
 def with_stray(model):
     model.stray = torch.nn.Parameter(torch.zeros(1))
     return model
+
+
+def one_more_loaded(estimator):
+    estimator.load_state_dict(estimator.state_dict() | {"more": torch.zeros(1)})
 
 
 def test_a_failed_bind_changes_nothing():
@@ -295,6 +314,7 @@ def test_a_failed_bind_changes_nothing():
             "loss: gives shape () for 19 rows; must be one number per row",
         ),
         (lambda g, m: bound(lmc.GAS(), m, g).load_state_dict({}), "state['embeddings.1'] is missing"),
+        (lambda g, m: one_more_loaded(bound(lmc.GAS(), m, g)), "state['more'] is of another estimator"),
     ],
 )
 def test_mistakes_are_one_line(mistake, message):

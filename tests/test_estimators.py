@@ -63,6 +63,21 @@ def test_full_batch_equals_autograd_of_the_mean_loss(task):
         assert torch.allclose(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
 
 
+def test_full_batch_equals_autograd_of_the_models_own_pass_also_in_its_dropout():
+    """The pass draws a seed; from there on its masks have the addresses of an estimator's first step."""
+    graph = graph_of("undirected")
+    model = gcn(3, dropout=0.5, input_dropout=0.2, linear_in=True, linear_out=True)
+    torch.manual_seed(3)
+    seed = int(torch.randint(1 << 62, ()))
+    _, found = full_gradient(model, graph, seed=seed)
+    model.zero_grad()
+    torch.manual_seed(3)
+    prediction, y = model(graph)[graph.train_mask], graph.y[graph.train_mask]
+    torch.nn.functional.cross_entropy(prediction, y).backward()
+    for name, parameter in model.named_parameters():
+        assert torch.allclose(found[name], parameter.grad, rtol=1e-9, atol=1e-12)
+
+
 def test_twice_the_loss_has_twice_the_gradient():
     graph, model = graph_of("undirected"), gcn(2)
 

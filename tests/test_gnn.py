@@ -19,6 +19,7 @@ from torch_geometric.nn import (
 
 import lmc
 from estimating import bound, distance, full_gradient, gradient, graph_of, settled
+from lmc.nn.activation import Activation
 from lmc.training.optimizers import parameter_groups
 from pyg_models import graph_with, make
 
@@ -33,6 +34,16 @@ def test_linear_convolutions_without_a_fast_path_are_exact_too():
     graph, model = graph_of("directed weighted"), lmc.GNN(layers).double()
     _, expected = full_gradient(model, graph)
     assert max(distance(settled(bound(lmc.LMC(alpha=0), model, graph), graph), expected).values()) < 1e-8
+
+
+def test_what_does_nothing_is_in_nobodys_way():
+    """Sums of features are known in advance, and a norm and a ReLU are one, as without it."""
+    nothing = nn.Identity()
+    layers = [GCNConv(5, 6), nn.Sequential(nn.BatchNorm1d(6), nothing, nn.ReLU(), GCNConv(6, 3))]
+    model = lmc.GNN(layers, encoder=nothing)
+    assert model.encoder.is_identity
+    assert model.layers[0].message.is_identity
+    assert isinstance(model.layers[1].message, Activation)
 
 
 # -- by hand ----------------------------------------------------------------------------------------

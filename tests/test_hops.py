@@ -1,5 +1,6 @@
 """Convolutions of several hops: PyG's own function and gradients, exact by mini-batches."""
 
+from functools import partial
 from itertools import product
 
 import pytest
@@ -13,6 +14,7 @@ from torch_geometric.nn import JumpingKnowledge
 import lmc
 from estimating import EVERY, bound, clusters_of, distance, full_gradient, graph_of, mostly_long, settled
 from hop_models import EVERY_HOP, HOPS, OPTIONS, make_hops
+from lmc.nn.activation import Activation
 
 
 def pyg_gradient(reference, wrapped, graph):
@@ -91,6 +93,24 @@ def test_what_is_kept_of_features_is_taken_and_nothing_else():
             lmc.ArgumentError, match=r"layers\[1\] \(.*\): cached=True keeps what it is first given"
         ):
             lmc.GNN([pyg.SAGEConv(5, 5), conv])
+
+
+@pytest.mark.parametrize("kind", HOPS)
+def test_hops_read_what_they_say_and_nothing_else(kind, monkeypatch):
+    """By derivatives: what nothing reads again is not kept, and goes by blocks of columns."""
+    model, found = make_hops(kind).wrapped(), []
+
+    def watched(update_at, rows, *given):
+        given = [each.detach().requires_grad_() for each in given]
+        z = update_at(rows, *given)
+        reached = torch.autograd.grad(z.sum(), given, allow_unused=True)
+        found.append([derivative is not None for derivative in reached])
+        return z
+
+    for layer in model.layers:
+        monkeypatch.setattr(layer, "update_at", partial(watched, layer.update_at))
+    model(graph_of("undirected"))
+    assert found == [[True, layer.reads_own, bool(layer.reads)] for layer in model.layers]
 
 
 # -- estimates --------------------------------------------------------------------------------------
@@ -336,11 +356,12 @@ def test_parametrised_weights_of_sgconv_are_read():
     )
 
 
-def test_a_subclass_of_relu_in_armaconv_is_called():
+def test_a_relu_in_armaconv_is_our_own_and_a_subclass_of_it_is_called():
     class Curved(nn.ReLU):
         def forward(self, x):
             return x.tanh()
 
+    assert isinstance(lmc.GNN([pyg.ARMAConv(5, 3, num_layers=2)]).layers[1].message, Activation)
     conv = pyg.ARMAConv(5, 3, num_stacks=2, num_layers=2, act=Curved()).double()
     graph = graph_of("undirected")
     data, model = graph.to_pyg(), lmc.GNN([conv])

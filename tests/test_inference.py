@@ -88,6 +88,13 @@ def test_blocks_of_columns_change_no_prediction(name, monkeypatch):
     assert torch.allclose(lmc.predict(graph, model, 7), model(graph).detach(), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_only_a_model_that_reads_its_input_later_says_so(name):
+    """Others keep nothing of it, and encode no halo for it."""
+    model = MODELS[name](3)
+    assert model.reads_initial == (model.initial(torch.ones(2, 6)).shape[1] > 0)
+
+
 def test_sums_of_features_that_are_known_change_no_prediction():
     graph, model = graph_of("undirected"), gcn(3)
     before = lmc.predict(graph, model)

@@ -371,3 +371,42 @@ def test_what_ten_nodes_do_not_show_is_found_on_the_graph(use):
         use(graph, lmc.GNN([FewAreFine(5, 3)]).double())
     with pytest.raises(lmc.ArgumentError, match=r"head: gives a node other rows in a batch of 4 nodes"):
         use(graph, lmc.GNN([Own(5, 3)], head=FewRowsAreFine()).double())
+
+
+class LookedUp(nn.Module):
+    """The first column is a place in a table, as it hardly ever is in what is made up."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 4)
+
+    def forward(self, x):
+        return torch.cat([self.table(x[:, 0].long()), x[:, 1:]], 1)
+
+
+def test_what_only_real_features_fit_is_tried_on_them():
+    data = graph_of("directed").to_pyg()
+    data.x[:, 0] = torch.arange(36) % 3
+    graph, encoder, conv = lmc.Graph.from_pyg(data), LookedUp().double(), SAGEConv(8, 3).double()
+    found = lmc.predict(graph, lmc.GNN([conv], encoder=encoder, in_features=5))
+    assert torch.allclose(found, conv(encoder(data.x), data.edge_index), rtol=1e-9)
+    with pytest.raises(lmc.ArgumentError, match=r"head: LookedUp \(.*out of range"):
+        lmc.GNN([SAGEConv(5, 5)], head=LookedUp())
+
+
+class LargestBatch(Own):
+    """Remembers the most messages that it was ever given."""
+
+    most = 0
+
+    def forward(self, x, edge_index):
+        self.most = max(self.most, edge_index.shape[1])
+        return super().forward(x, edge_index)
+
+
+def test_the_check_on_the_graph_leaves_out_hubs_where_there_are_others():
+    hub = torch.stack([torch.arange(1, 1000), torch.zeros(999, dtype=torch.long)])
+    graph = lmc.Graph(torch.cat([hub, hub.flip(0)], 1), torch.ones(1000, 5), torch.arange(1000) % 3)
+    model = lmc.GNN([LargestBatch(5, 3)])
+    model.widths(graph)
+    assert 0 < model.layers[0].conv.most < 999

@@ -1,5 +1,6 @@
 """Convolutions to which PyG gives no bipartite form: the same function, the same gradients."""
 
+import copy
 from itertools import product
 
 import pytest
@@ -204,6 +205,15 @@ def test_training_trains_the_modules_that_were_given(kind):
         assert any(not torch.equal(one, other) for one, other in zip(before, after, strict=True))
         results.append([p.detach() for p in model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["AGNNConv", "FAConv", "PDNConv", "SuperGATConv"])
+def test_a_model_can_be_copied_after_a_step(kind):
+    """No convolution holds on to what it has computed, with the graph behind it."""
+    graph, (model, _) = graph_with("undirected"), make(kind)
+    bound(lmc.LMC(), model, graph).backward(graph.batch(range(9)))
+    copied = copy.deepcopy(model)
+    assert torch.equal(lmc.predict(graph, copied), lmc.predict(graph, model))
 
 
 RATES = {"FAConv": 2e-2, "GCNConv, mean": 2e-2}

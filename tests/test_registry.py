@@ -1,6 +1,7 @@
 """Methods and models are named in one place, and everything that lists them looks there."""
 
 import pytest
+import torch
 from torch_geometric.nn import models
 
 import lmc
@@ -28,6 +29,22 @@ def test_every_model_of_pyg_has_a_name_and_knows_it():
         kind.name: kind for kind in KINDS
     }
     assert {kind.of for kind in KINDS} == set(models.basic_gnn.__all__)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_option_that_is_not_given_is_that_of_pyg(kind):
+    """Of PNA, which has no default there: degrees of one."""
+    graph, needed = lmc.synthetic(nodes=50, features=5).to_pyg(), {}
+    if kind.name == "pna":
+        needed = {"aggregators": ["mean", "min", "max", "std"], "deg": torch.tensor([0, 1])}
+        needed["scalers"] = ["identity", "amplification", "attenuation"]
+    if kind.name == "gatv2":
+        needed = {"v2": True}
+    found = []
+    for make in (kind(5, 6, hidden=8).build, lambda: getattr(models, kind.of)(5, 8, 2, 6, **needed)):
+        torch.manual_seed(0)
+        found.append(make()(graph.x, graph.edge_index))
+    assert torch.equal(*found)
 
 
 def test_names_and_titles_are_distinct():

@@ -13,6 +13,7 @@ from torch_geometric.nn import GATConv, SAGEConv, TransformerConv
 import lmc
 from estimating import EVERY, MODELS, bound, clusters_of, distance, full_gradient, gcn, gradient, graph_of
 from lmc.batching.samplers import BatchOptions, between_clusters
+from lmc.data import normalization
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MemoryHistory
 from pyg_models import graph_with
@@ -176,6 +177,15 @@ def test_a_step_builds_nothing_of_a_batch_that_was_prepared(estimator, kind):
     before = built()
     method.backward(batch)
     assert built() - before <= {"members", "y", "train_mask", "global_degree"}
+
+
+@pytest.mark.parametrize("estimator", EVERY)
+def test_a_step_builds_nothing_of_the_graph_that_bind_has_not(estimator):
+    graph = graph_of("directed")
+    method = bound(EVERY[estimator](), gcn(3), graph)
+    before = set(normalization._cache.get(graph, ()))
+    method.backward(graph.batch(range(12)))
+    assert set(normalization._cache.get(graph, ())) == before
 
 
 def test_cluster_gcn_prepares_its_own_block_and_not_the_one_it_never_reads():

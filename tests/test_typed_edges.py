@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch_geometric.data import HeteroData
-from torch_geometric.nn import FastRGCNConv, RGATConv, RGCNConv
+from torch_geometric.nn import FastRGCNConv, MessagePassing, RGATConv, RGCNConv
 
 import lmc
 from estimating import bound, distance, full_gradient, gradient, graph_of, mostly_long, settled
@@ -32,6 +32,22 @@ def rgat(*sizes, **options):
     return conv
 
 
+class OwnGates(MessagePassing):
+    """A gate for each type of edges; it does not say for how many."""
+
+    def __init__(self, width, out):
+        super().__init__(aggr="add")
+        self.in_channels = width
+        self.linear, self.gates = nn.Linear(width, out), nn.Parameter(torch.rand(TYPES, width))
+
+    def forward(self, x, edge_index, edge_type):
+        source, target = (x, x) if isinstance(x, torch.Tensor) else x
+        return self.linear(self.propagate(edge_index, x=(source, target), edge_type=edge_type) + target)
+
+    def message(self, x_j, edge_type):
+        return self.gates[edge_type] * x_j
+
+
 LINEAR = {
     "RGCNConv": lambda *s: RGCNConv(*s, TYPES),
     "RGCNConv, more relations": lambda *s: RGCNConv(*s, TYPES + 2),
@@ -47,6 +63,7 @@ OTHER = {
     "RGATConv": rgat,
     "RGATConv, within": lambda *s: rgat(*s, attention_mechanism="within-relation", mod="additive"),
     "RGATConv of edges": lambda *s: rgat(*s, edge_dim=2, num_bases=2, mod="scaled"),
+    "a convolution of one's own": OwnGates,
 }
 EVERY = LINEAR | OTHER
 IN_THE_TABLE = ("RGCNConv", "RGCNConv, sum", "FastRGCNConv", "RGCNConv, max", "RGATConv")

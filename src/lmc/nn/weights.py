@@ -12,8 +12,11 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
 
     >>> from torch.nn.utils.parametrizations import weight_norm
     >>> from torch_geometric.nn import Linear
-    >>> sorted(weights_of(weight_norm(Linear(2, 3, bias=False))))
+    >>> weights = weights_of(weight_norm(Linear(2, 3, bias=False)))
+    >>> sorted(weights)
     ['parametrizations.weight.original0', 'parametrizations.weight.original1']
+    >>> any(weight.requires_grad for weight in weights.values())
+    False
     """
     from torch_geometric.nn import Linear
 

@@ -75,11 +75,13 @@ class DenseLMC:
                     (self.A[i, j] * g[j] for j in sorted(reach) if self.A[i, j] != 0),
                     np.zeros(self.width_in(l)),
                 )
+            self.mix.learn_forward(l, message, g)
+            for i in sorted(reach):
                 if i in inside:
                     h[i] = self.updated(l, i, message[i], g)
                 else:
                     h[i] = self.mix.embedding(l, i, message[i], g)
-            self.mix.keep_embeddings(l, batch, h, message, g)
+            self.mix.keep_embeddings(l, batch, h, message)
             now.append(h)
             m.append(message)
 
@@ -99,12 +101,15 @@ class DenseLMC:
                     (self.A[j, i] * v[j] for j in sorted(reach) if self.A[j, i] != 0),
                     np.zeros(self.width(l)),
                 )
+            if l > 1:
+                self.mix.learn_backward(l, total, v)
+            for i in sorted(reach):
                 if i in inside or l == 1:
                     before[i] = self.sent_back(l, i, total[i], v, now)
                 else:
                     before[i] = self.mix.auxiliary(l, i, total[i], v, now)
             if l > 1:
-                self.mix.keep_auxiliaries(l, batch, before, total, v)
+                self.mix.keep_auxiliaries(l, batch, before, total)
             v = before
         for i in batch:
             self.add_encoder(gradient, i, v[i], scale)
@@ -143,11 +148,17 @@ class MixOfValues:
         beta = self.backward[i]
         return (1 - beta) * self.V[l - 1][i] + beta * self.model.sent_back(l, i, total, v, now)
 
-    def keep_embeddings(self, l, batch, h, message, g):
+    def learn_forward(self, l, message, g):
+        pass
+
+    def learn_backward(self, l, total, v):
+        pass
+
+    def keep_embeddings(self, l, batch, h, message):
         for i in batch:
             self.H[l][i] = h[i]
 
-    def keep_auxiliaries(self, l, batch, v, total, after):
+    def keep_auxiliaries(self, l, batch, v, total):
         for i in batch:
             self.V[l - 1][i] = v[i]
 
@@ -160,8 +171,7 @@ class MixOfSums:
     """
 
     def __init__(self, model, finds):
-        self.model, self.finds, self.R, self.steps = model, finds, None, 0
-        self.told = {}
+        self.model, self.finds, self.R, self.told = model, finds, None, {}
 
     def begin(self, batch, share, n):
         self.batch, self.share, model = batch, share, self.model
@@ -169,9 +179,8 @@ class MixOfSums:
         if self.R is None:
             self.R = [None] + [np.zeros((n, model.width_in(l))) for l in layers]
             self.U = [None] + [np.zeros((n, model.width(l))) for l in layers]
-        turn = batch[self.steps % 16 :: 16] if share else []
+        turn = batch[::16] if share else []
         self.asked = [i for i in turn if model.neighbours[i] - set(batch)]
-        self.steps += 1
 
     def beta(self, direction, l, i):
         model, x = self.model, self.share[i]
@@ -181,10 +190,11 @@ class MixOfSums:
             return 1.0
         tenth = int(x * 10)
         along, squares = self.told.get((direction, l, tenth), (0.0, 0.0))
-        if squares > 0:
-            return min(1.0, max(0.0, along / squares))
         middle = (tenth + 0.5) / 10
-        return middle**2 if direction == "forward" else min(1.0, 2 * middle**2)
+        beta = middle**2 if direction == "forward" else min(1.0, 2 * middle**2)
+        if squares > 0:
+            beta = min(1.0, max(0.0, along / squares))
+        return beta if beta >= 0.05 else 0.0
 
     def embedding(self, l, i, message, g):
         model = self.model
@@ -199,14 +209,18 @@ class MixOfSums:
         beta = self.beta("backward", l, i)
         return self.model.sent_back(l, i, (1 - beta) * self.U[l][i] + beta * total, v, now)
 
-    def keep_embeddings(self, l, batch, h, message, g):
+    def learn_forward(self, l, message, g):
         if not (l == 1 and self.model.features_are_sent):
             self.learn("forward", l, self.R[l], message, lambda i, j: self.model.A[i, j] * g[j])
+
+    def learn_backward(self, l, total, v):
+        self.learn("backward", l, self.U[l], total, lambda i, j: self.model.A[j, i] * v[j])
+
+    def keep_embeddings(self, l, batch, h, message):
         for i in batch:
             self.R[l][i] = message[i]
 
-    def keep_auxiliaries(self, l, batch, v, total, after):
-        self.learn("backward", l, self.U[l], total, lambda i, j: self.model.A[j, i] * after[j])
+    def keep_auxiliaries(self, l, batch, v, total):
         for i in batch:
             self.U[l][i] = total[i]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,6 +56,22 @@ class Edges:
 
         ends = torch.cat([self.ends.new_zeros(2, 2), self.ends + 1], 1)
         return Edges(ends, after(1, self.weight), after(1, self.attr), after(0, self.type))
+
+
+TELLING = 16
+"""One of so many batch rows is in the sample of those that tell what is lost outside of a batch."""
+
+
+class Telling(NamedTuple):
+    """Some batch rows, each with neighbours outside.
+
+    Attributes:
+        rows: (rows,) int64, their local numbers.
+        share: (rows,) of their neighbours, those inside.
+    """
+
+    rows: Tensor
+    share: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,12 +283,30 @@ class Batch:
         """(halo,) x: the share of a halo node's neighbours that are in the batch or the halo."""
         return self.local_degree.to(self.graph.x.dtype) / self.global_degree
 
-    def inside_share(self, rows: Tensor) -> Tensor:
-        """(rows,) the share of the neighbours of some batch rows that are in the batch; each has some."""
-        nodes = self.nodes[rows]
-        neighbours = self._localized(self.graph.neighbours, nodes)
+    @cached_property
+    def telling(self) -> Telling:
+        """A sample of the batch rows with neighbours outside: their sums are known with and without those."""
+        rows = torch.arange(0, self.num_nodes, TELLING)
+        neighbours = self._localized(self.graph.neighbours, self.nodes[rows])
         inside = neighbours.keep(neighbours.indices < self.num_nodes).row_counts()
-        return inside.to(self.graph.x.dtype) / self.graph.degrees[nodes]
+        everyone = self.graph.degrees[self.nodes[rows]]
+        some_outside = inside < everyone
+        share = inside[some_outside].to(self.graph.x.dtype) / everyone[some_outside]
+        return Telling(rows[some_outside], share)
+
+    def telling_block(self, norm: Norm = "gcn") -> CSR:
+        """(telling rows, batch + halo): what they receive from the batch alone."""
+        return self._inside_of(normalize(self.graph, norm))
+
+    def transposed_telling_block(self, norm: Norm = "gcn") -> CSR:
+        """`telling_block` of the transposed adjacency; the same object if symmetric."""
+        return self._inside_of(normalize_transposed(self.graph, norm))
+
+    def _inside_of(self, matrix: CSR) -> CSR:
+        if (matrix, "telling") not in self._built:
+            some = self._localized(matrix, self.nodes[self.telling.rows])
+            self._built[matrix, "telling"] = some.keep(some.indices < self.num_nodes)
+        return self._built[matrix, "telling"]
 
     def __repr__(self) -> str:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"

@@ -41,8 +41,8 @@ BINS = 10
 """Of the share x, which is from 0 to 1."""
 MEMORY = 0.9
 """How much of what was found before counts at a step."""
-STRIDE = 16
-"""One of so many batch rows is asked at a step."""
+NEGLIGIBLE = 0.05
+"""A smaller β is taken for zero: those rows need not be computed."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class FoundBeta:
     def by_tenths(self) -> Tensor:
         """(BINS,) float64 what is taken of rows whose shares are below 1."""
         along, squares = self.sums.unbind(1)
-        return torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
+        found = torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
+        return torch.where(found < NEGLIGIBLE, 0, found)
 
     def learn(self, share: Tensor, truth: Tensor, old: Tensor, incomplete: Tensor) -> None:
         """Take in what some batch rows show.

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from lmc.estimators.halo import some_of
 from lmc.estimators.layer_pass import LayerPass, Neighbours, Replaced, computed, or_zero
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.convolution import ConvolutionLayer
@@ -34,24 +35,26 @@ class ConvolutionPass(LayerPass):
         self.update = Computed(updated, *self._sent(), self.initial)
         return self.update.value
 
-    def received_from_batch(self, rows: Tensor) -> Tensor:
-        """(rows, width) of `received`, what some batch rows get from the batch alone."""
+    def received_from_batch(self) -> Tensor:
+        """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
         edges = self.layer.edges(self.batch)
         within = edges.where(edges.ends[0] < self.batch.num_nodes)
         with torch.no_grad():  # as halo rows, which leave no trace in running statistics
-            return self.layer.receive(within, *self._sent(), replace(self.rows, inside=False))[rows]
+            received = self.layer.receive(within, *self._sent(), replace(self.rows, inside=False))
+        return received[self.batch.telling.rows]
 
-    def returned_from_batch(self, v: Tensor, rows: Tensor) -> Tensor:
+    def returned_from_batch(self, v: Tensor) -> Tensor:
         """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
         assert self.message is not None
-        return or_zero(self.update.vjp(v, self.update.inputs[0])[0], self.message.value)[rows]
+        (at_own,) = self.update.vjp(v, self.update.inputs[0])
+        return or_zero(at_own, self.message.value)[self.batch.telling.rows]
 
     def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach or in the batch alone."""
 
-        def received() -> Tensor:
+        def received(rows: Tensor | None) -> Tensor:
             if neighbours == "reach":
-                return self._received_by_halo().value
+                return some_of(self._received_by_halo().value, rows)
             from_batch = self.layer.halo_edges(self.batch).sent_from(self.batch.num_halo)
             sent, sent_by_halo = self._sent()
             with torch.no_grad():
@@ -104,10 +107,10 @@ class ConvolutionPass(LayerPass):
     ) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
 
-        def returned() -> Tensor:
+        def returned(rows: Tensor | None) -> Tensor:
             (from_batch,) = self.update.vjp(v, self.update.inputs[1])
             by_halo = self._received_by_halo()
             (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[0])
-            return or_zero(add(from_batch, at_own), self.sent_by_halo)
+            return some_of(or_zero(add(from_batch, at_own), self.sent_by_halo), rows)
 
         return self.halo_message_backward(replaced(returned), from_head)

@@ -7,8 +7,13 @@ from typing import Literal
 
 from torch import Tensor
 
-OfRows = Callable[[Tensor], Tensor]
-"""From the numbers of some rows to (rows, width) values."""
+OfRows = Callable[[Tensor | None], Tensor]
+"""From the numbers of some rows, or None for all, to (rows, width) values."""
+
+
+def some_of(values: Tensor, rows: Tensor | None) -> Tensor:
+    """(rows, width) of those rows, None for all."""
+    return values if rows is None else values[rows]
 
 
 class HaloPolicy:
@@ -33,34 +38,34 @@ class HaloPolicy:
 
     # -- sums: what halo rows receive, and what comes back to them ----------------------------------
 
-    def received(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+    def received(self, layer: int, incomplete: OfRows) -> Tensor:
         """(halo, width) what the halo makes of its messages before the layer's `update`, of which H̃ˡ is made.
 
         Args:
             layer: l.
-            incomplete: computes it from the neighbours that `incomplete_from` names.
+            incomplete: computes it, for some halo rows, from the neighbours that `incomplete_from` names.
         """
-        return incomplete()
+        return incomplete(None)
 
-    def returned(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+    def returned(self, layer: int, incomplete: OfRows) -> Tensor:
         """(halo, width) the derivatives that come back to the halo's messages, of which Ṽˡ is made.
 
         Args:
             layer: l, the boundary before the layer they come back through.
-            incomplete: computes them from the neighbours in reach.
+            incomplete: computes them, for some halo rows, from the neighbours in reach.
         """
-        return incomplete()
+        return incomplete(None)
 
-    def keep_received(self, layer: int, received: Tensor, from_batch: OfRows) -> None:
+    def keep_received(self, layer: int, received: Tensor, from_batch: Callable[[], Tensor]) -> None:
         """The place to keep what the batch has received, (batch, width).
 
         Args:
             layer: l.
             received: all of it.
-            from_batch: computes it for some batch rows from their neighbours in the batch alone.
+            from_batch: computes it for the rows `batch.telling` from their neighbours in the batch alone.
         """
 
-    def keep_returned(self, layer: int, returned: Tensor, from_batch: OfRows) -> None:
+    def keep_returned(self, layer: int, returned: Tensor, from_batch: Callable[[], Tensor]) -> None:
         """The same of the derivatives that have come back to the batch's messages, of which V̄ˡ is made."""
 
     # -- values: at the boundaries between layers ---------------------------------------------------

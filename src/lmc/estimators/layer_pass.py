@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
+from lmc.estimators.halo import OfRows
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.model import Layer, LinearLayer
 from lmc.nn.rows import Rows
@@ -18,13 +19,13 @@ from lmc.sparse import CSR
 
 Neighbours = Literal["graph", "reach", "batch"]
 """From which of its neighbours a halo row receives."""
-Replaced = Callable[[Callable[[], Tensor]], Tensor]
+Replaced = Callable[[OfRows], Tensor]
 """From what computes incomplete sums to those that take their place."""
 
 
-def computed(incomplete: Callable[[], Tensor]) -> Tensor:
+def computed(incomplete: OfRows) -> Tensor:
     """The incomplete sums themselves."""
-    return incomplete()
+    return incomplete(None)
 
 
 class LayerPass(ABC):
@@ -83,11 +84,11 @@ class LayerPass(ABC):
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
 
     @abstractmethod
-    def received_from_batch(self, rows: Tensor) -> Tensor:
-        """(rows, width) of `received`, what some batch rows get from the batch alone."""
+    def received_from_batch(self) -> Tensor:
+        """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
 
     @abstractmethod
-    def returned_from_batch(self, v: Tensor, rows: Tensor) -> Tensor:
+    def returned_from_batch(self, v: Tensor) -> Tensor:
         """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
 
     @abstractmethod
@@ -188,18 +189,13 @@ class LinearPass(LayerPass):
         self.update = Computed(partial(self.layer.update_at, self.rows), self.received, own, self.initial)
         return self.update.value
 
-    def received_from_batch(self, rows: Tensor) -> Tensor:
-        """(rows, width) of `received`, what some batch rows get from the batch alone."""
-        return self._aggregated(self._within(self.batch.block(self.layer.aggregation), rows))
+    def received_from_batch(self) -> Tensor:
+        """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
+        return self._aggregated(self.batch.telling_block(self.layer.aggregation))
 
-    def returned_from_batch(self, v: Tensor, rows: Tensor) -> Tensor:
+    def returned_from_batch(self, v: Tensor) -> Tensor:
         """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
-        return self._within(self.batch.transposed_block(self.layer.aggregation), rows).times(v, v[:0])
-
-    def _within(self, block: CSR, rows: Tensor) -> CSR:
-        """Some rows of a block, without what comes from the halo."""
-        some = block.take(rows)
-        return some.keep(some.indices < self.batch.num_nodes)
+        return self.batch.transposed_telling_block(self.layer.aggregation).times(v, v[:0])
 
     def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (10): H̃ˡ, incomplete; from the batch alone, not even from the node itself.
@@ -207,10 +203,10 @@ class LinearPass(LayerPass):
         From all of the graph it is complete, where messages are the features.
         """
 
-        def received() -> Tensor:
+        def received(rows: Tensor | None) -> Tensor:
             if neighbours == "graph":
                 return self.batch.features_received_by_halo(self.layer.aggregation)
-            block = self.batch.halo_block(self.layer.aggregation)
+            block = _rows_of(self.batch.halo_block(self.layer.aggregation), rows)
             if neighbours == "batch":
                 block = block.keep(block.indices < self.batch.num_nodes)
             return self._aggregated(block)
@@ -265,7 +261,8 @@ class LinearPass(LayerPass):
         self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
     ) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
-        arriving = replaced(lambda: self.batch.transposed_halo_block(self.layer.aggregation).times(v, v_halo))
+        block = self.batch.transposed_halo_block(self.layer.aggregation)
+        arriving = replaced(lambda rows: _rows_of(block, rows).times(v, v_halo))
         by_halo = self._updated_halo()
         at_message = self._through_update(by_halo, arriving)
         (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
@@ -276,6 +273,10 @@ class LinearPass(LayerPass):
         by_halo = self._updated_halo()
         (at_read,) = by_halo.vjp(v_halo, by_halo.inputs[2])
         return at_read
+
+
+def _rows_of(block: CSR, rows: Tensor | None) -> CSR:
+    return block if rows is None else block.take(rows)
 
 
 def or_zero(derivative: Tensor | None, like: Tensor) -> Tensor:

@@ -137,6 +137,8 @@ class LMC(HistoryEstimator):
         self.model.prepare(batch, halo=self.alpha != 0)
         if self.alpha != 0:
             _ = batch.local_share
+        if self.alpha == "auto":
+            self.model.prepare_telling(batch)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step, every history, and what β was found from."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
-from lmc.estimators.beta import STRIDE, Beta, FoundBeta
-from lmc.estimators.halo import OfRows
+from lmc.estimators.beta import Beta, FoundBeta
+from lmc.estimators.halo import OfRows, some_of
 from lmc.estimators.history import History
 from lmc.estimators.history_estimator import HistoricalHalo
 
@@ -34,20 +33,20 @@ class MixedHalo(HistoricalHalo):
         self.reads_losses = estimator.compensate_backward
 
     def mixed(
-        self,
-        betas: dict[int, Beta],
-        histories: dict[int, History],
-        layer: int,
-        incomplete: Callable[[], Tensor],
+        self, betas: dict[int, Beta], histories: dict[int, History], layer: int, incomplete: OfRows
     ) -> Tensor:
         """(halo, width) of one layer; what is not remembered is complete."""
         if layer not in histories:
-            return incomplete()
+            return incomplete(None)
         historical = self.historical(histories, layer)
         if layer not in betas:
             return historical
         beta = betas[layer](self._batch.local_share)
-        return (1 - beta) * historical + beta * incomplete()
+        rows = beta[:, 0].nonzero()[:, 0]
+        if len(rows) == len(beta):
+            return historical.lerp_(incomplete(None), beta)
+        historical[rows] = historical[rows].lerp_(incomplete(rows), beta[rows])
+        return historical
 
 
 class MixedValues(MixedHalo):
@@ -62,13 +61,13 @@ class MixedValues(MixedHalo):
         """(halo, width) eq. (9)."""
         if incomplete is None:
             return self.historical(self._embeddings, layer)
-        return self.mixed(self._forward, self._embeddings, layer, lambda: incomplete)
+        return self.mixed(self._forward, self._embeddings, layer, partial(some_of, incomplete))
 
     def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
         """(halo, width) eq. (12); at the last layer, the derivatives of the halo's own losses."""
         if not self.reads_losses:
             return None
-        return self.mixed(self._backward, self._auxiliaries, layer, incomplete)
+        return self.mixed(self._backward, self._auxiliaries, layer, lambda rows: some_of(incomplete(), rows))
 
 
 class MixedSums(MixedHalo):
@@ -87,20 +86,10 @@ class MixedSums(MixedHalo):
         super().__init__(estimator, batch)
         self.revisits = self.reads_losses
         self._learns = self._writes and batch.num_halo > 0
-        self._turn = estimator.steps_done % STRIDE
-
-    @cached_property
-    def _asked(self) -> tuple[Tensor, Tensor]:
-        """(rows,) batch rows with neighbours outside, and the shares of those inside."""
-        rows = torch.arange(self._batch.num_nodes)[self._turn :: STRIDE]
-        rows = rows[self._batch.graph.degrees[self._batch.nodes[rows]] > 0]
-        share = self._batch.inside_share(rows)
-        telling = (share < 1) & (self._inside[rows] >= 0)
-        return rows[telling], share[telling]
 
     # -- the halo --------------------------------------------------------------------------------------
 
-    def received(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+    def received(self, layer: int, incomplete: OfRows) -> Tensor:
         """(halo, width) the sums that H̃ˡ is made of, mixed."""
         return self.mixed(self._forward, self._embeddings, layer, incomplete)
 
@@ -109,7 +98,7 @@ class MixedSums(MixedHalo):
         assert incomplete is not None
         return incomplete
 
-    def returned(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+    def returned(self, layer: int, incomplete: OfRows) -> Tensor:
         """(halo, width) the sums that Ṽˡ is made of, mixed."""
         return self.mixed(self._backward, self._auxiliaries, layer, incomplete)
 
@@ -125,11 +114,11 @@ class MixedSums(MixedHalo):
     def keep_auxiliaries(self, layer: int, v: Tensor) -> None:
         """Nothing: sums are kept in their place."""
 
-    def keep_received(self, layer: int, received: Tensor, from_batch: OfRows) -> None:
+    def keep_received(self, layer: int, received: Tensor, from_batch: Callable[[], Tensor]) -> None:
         """Write the batch's rows; some of them tell how far to trust what was written before."""
         self._keep(self._forward, self._embeddings, layer, received, from_batch)
 
-    def keep_returned(self, layer: int, returned: Tensor, from_batch: OfRows) -> None:
+    def keep_returned(self, layer: int, returned: Tensor, from_batch: Callable[[], Tensor]) -> None:
         """The same of what has come back."""
         self._keep(self._backward, self._auxiliaries, layer, returned, from_batch)
 
@@ -139,11 +128,13 @@ class MixedSums(MixedHalo):
         histories: dict[int, History],
         layer: int,
         sums: Tensor,
-        from_batch: OfRows,
+        from_batch: Callable[[], Tensor],
     ) -> None:
         beta = betas.get(layer)
         if layer in histories and self._learns and isinstance(beta, FoundBeta):
-            rows, share = self._asked
-            old = self._placement.put(histories[layer].pull(self._inside[rows]))
-            beta.learn(share, sums[rows], old, from_batch(rows))
+            rows, share = self._batch.telling
+            places = self._inside[rows]
+            if bool((places >= 0).all()):  # as it is for batches of the clusters that it was bound for
+                old = self._placement.put(histories[layer].pull(places))
+                beta.learn(share, sums[rows], old, from_batch())
         self.write(histories, layer, self._inside, sums)

@@ -104,6 +104,9 @@ class Layer(nn.Module, ABC):
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build what the layer will read of a batch, and with `halo` of its halo rows, ahead of its step."""
 
+    def prepare_telling(self, batch: Batch) -> None:
+        """Build what the layer will read of the rows `batch.telling`; here, nothing."""
+
     @abstractmethod
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable.
@@ -148,6 +151,11 @@ class LinearLayer(Layer):
         if halo:
             batch.halo_block(self.aggregation)
             batch.transposed_halo_block(self.aggregation)
+
+    def prepare_telling(self, batch: Batch) -> None:
+        """Build the blocks of its aggregation, for both directions."""
+        batch.telling_block(self.aggregation)
+        batch.transposed_telling_block(self.aggregation)
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
@@ -241,6 +249,11 @@ class Model(nn.Module):
         """Build what the layers will read of a batch, and with `halo` of its halo rows, ahead of its step."""
         for layer in self.layers:
             layer.prepare(batch, halo)
+
+    def prepare_telling(self, batch: Batch) -> None:
+        """Build what the layers will read of the rows `batch.telling`, ahead of the batch's step."""
+        for layer in self.layers:
+            layer.prepare_telling(batch)
 
     def widths(self, graph: Graph) -> list[int]:
         """The widths of every boundary and of a prediction.

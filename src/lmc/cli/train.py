@@ -142,5 +142,7 @@ def _show(result: Result, folder: Path) -> None:
     if result.best is not None:
         print(best_text(result))
     print(seconds_text(result))
+    if result.batches is not None:
+        print(f"batches: {result.batches}")
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

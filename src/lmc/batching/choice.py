@@ -58,7 +58,7 @@ def choose_batches(
         batch_share: which share of the nodes a batch has; None to choose it.
 
     >>> choose_batches(169_343).reason
-    '80 of 1,280 clusters each (6 % of the graph, 132 nodes a cluster): a share for large graphs'
+    '80 of 1,280 clusters each (6.25 % of the graph, 132 nodes a cluster): a share for large graphs'
     >>> choose_batches(169_343, parts=80, parts_per_batch=40)[:2], choose_batches(169_343, parts=80)[:2]
     ((80, 40), (80, 1))
     >>> choose_batches(169_343, batch_share=0.25)[:2], choose_batches(2000, parts=40, batch_share=0.25)[:2]

@@ -62,6 +62,7 @@ def _batch_table(found: Inspection) -> Table:
     caption = f"Memory is an estimate: LMC at alpha 0, a GCN of {layers} layers, width {hidden:,}"
     if found.holdings:
         caption += f"; histories take {decimal(found.holdings[0].need.histories)} besides"
+    caption += f". A run without --parts has batches of {found.choice.reason}"
     table = Table(title="What a batch holds: mean (largest)", caption=caption)
     for column in ("clusters", "batches", "nodes", "halo", "messages", "inside", "a step"):
         table.add_column(column, justify="right")

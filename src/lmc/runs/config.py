@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Settings] = {
     "model": {"name": "gcn", "hidden": models.WIDTH, "layers": 2},
     "method": {"name": "lmc"},
 }
+_SAME_AS = {"batch_share": "parts_per_batch", "parts_per_batch": "batch_share"}
 # What a file cannot say.
 _OBJECTS = ("self", "loss")
 
@@ -157,6 +158,7 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
     """Sections merged entry by entry; later trees win.
 
     A section that names another method starts anew; one that names another model keeps what all models take.
+    Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later one is kept.
 
     >>> merged({"model": {"name": "gcn", "layers": 2}}, {"model": {"layers": 3}})
     {'model': {'name': 'gcn', 'layers': 3}}
@@ -174,6 +176,8 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
             kept = before
             if renamed and before:
                 kept = models.understood_by(section["name"], before) if name == "model" else {}
+            if name == "training":
+                kept = {key: value for key, value in before.items() if _SAME_AS.get(key) not in section}
             result[name] = {**kept, **section}
     return result
 

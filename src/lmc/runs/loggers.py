@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from lmc import checks, typed
 from lmc.errors import ArgumentError, LMCError

@@ -34,8 +34,8 @@ QUANTILES = 8
 def label_counts(graph: Graph, clusters: Tensor, count: int) -> NDArray[np.float64]:
     """(clusters, any) what the training nodes of each cluster have for labels.
 
-    Counts of each class, or of each label and of the nodes; for a regression counts of each eighth of the
-    values, column by column, and their sums in units of the counts.
+    Counts of each class that occurs, or of each label and of the nodes; for a regression counts of each eighth
+    of the values, column by column, and their sums in units of the counts.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], y=[0, 1, 1], train_mask=[True] * 3)
@@ -44,9 +44,11 @@ def label_counts(graph: Graph, clusters: Tensor, count: int) -> NDArray[np.float
     """
     nodes = graph.train_mask.nonzero()[:, 0]
     y, of_node = graph.y[nodes], clusters[nodes]
-    if graph.task == "multiclass":
-        described = torch.nn.functional.one_hot(y, graph.num_classes)
-    elif graph.task == "multilabel":
+    if graph.task == "multiclass":  # without a row for every node, and a column for classes that none has
+        found, y = torch.unique(y, return_inverse=True)
+        counts = torch.bincount(of_node * len(found) + y, minlength=count * len(found))
+        return counts.reshape(count, len(found)).double().numpy()
+    if graph.task == "multilabel":
         described = torch.cat([y, torch.ones(len(y), 1)], dim=1)
     else:
         described = _counted_targets(y.reshape(len(y), -1))
@@ -57,7 +59,7 @@ def label_counts(graph: Graph, clusters: Tensor, count: int) -> NDArray[np.float
 def _counted_targets(y: Tensor) -> Tensor:
     """(nodes, any) in which eighth each target is, and how far it is from the mean."""
     y = y.double()
-    bounds = y.quantile(torch.linspace(0, 1, QUANTILES + 1, dtype=torch.float64)[1:-1], dim=0)
+    bounds = torch.from_numpy(np.quantile(y.numpy(), np.arange(1, QUANTILES) / QUANTILES, axis=0))
     eighth = (y[None] > bounds[:, None]).sum(0)  # (nodes, columns)
     away = (y - y.mean(0)) / y.std(0, correction=0).clamp_min(torch.finfo(torch.float64).tiny)
     return torch.cat([torch.nn.functional.one_hot(eighth, QUANTILES).flatten(1), away], dim=1)

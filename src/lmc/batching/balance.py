@@ -34,8 +34,8 @@ QUANTILES = 8
 def label_counts(graph: Graph, clusters: Tensor, count: int) -> NDArray[np.float64]:
     """(clusters, any) what the training nodes of each cluster have for labels.
 
-    Counts of each class that occurs, or of each label and of the nodes; for a regression counts of each eighth
-    of the values, column by column, and their sums in units of the counts.
+    Counts of each class that occurs, or of each label and of the nodes; for a regression counts of each
+    eighth of the values, column by column, and their sums in units of the counts.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], y=[0, 1, 1], train_mask=[True] * 3)

@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Settings] = {
     "model": {"name": "gcn", "hidden": models.WIDTH, "layers": 2},
     "method": {"name": "lmc"},
 }
+# Both say how large a batch is.
 _SAME_AS = {"batch_share": "parts_per_batch", "parts_per_batch": "batch_share"}
 # What a file cannot say.
 _OBJECTS = ("self", "loss")

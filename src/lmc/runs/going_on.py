@@ -52,3 +52,4 @@ def _by_place(tree: Mapping[str, Settings]) -> dict[str, Any]:
 
 
 UNSAID = _by_place({"training": vars(TrainingOptions()) | OLDER})
+"""Options of a run whose settings do not say them."""

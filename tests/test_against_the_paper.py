@@ -33,9 +33,9 @@ def weights_of(model, part="linear"):
     return [getattr(layer, part).weight.detach().numpy().T.copy() for layer in model.layers]
 
 
-def dense_gcn(model, graph, alpha, score):
+def dense_gcn(model, graph, **mixed):
     biases = [layer.linear.bias.detach().numpy().copy() for layer in model.layers]
-    dense = oracle.DenseGCN(weights_of(model), biases, *numbers(graph), alpha, score)
+    dense = oracle.DenseGCN(weights_of(model), biases, *numbers(graph), **mixed)
     dense.residual = model.layers[1].residual
     names = {"W": dense.W, "b": dense.b}
 
@@ -46,14 +46,14 @@ def dense_gcn(model, graph, alpha, score):
     return dense, names, found
 
 
-def dense_gcnii(model, graph, alpha, score):
+def dense_gcnii(model, graph, **mixed):
     encoder, head = (
         tuple(p.detach().numpy().copy() for p in (part.weight.T, part.bias))
         for part in (model.encoder.parts[1], model.head.parts[1])
     )
     weights, shared = weights_of(model), model.layers[0].linear_initial is None
     others = weights if shared else weights_of(model, "linear_initial")
-    dense = oracle.DenseGCNII(encoder, weights, others, head, 0.1, 0.5, *numbers(graph), alpha, score)
+    dense = oracle.DenseGCNII(encoder, weights, others, head, 0.1, 0.5, *numbers(graph), **mixed)
     dense.residual = model.layers[0].residual
     names = {"E": dense.E, "e": dense.e, "W": dense.W, "U": [] if shared else dense.U}
     names |= {"O": dense.O, "o": dense.o}
@@ -73,26 +73,22 @@ def each(tree):
         yield from value if isinstance(value, list) else [value]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
-@pytest.mark.parametrize(
-    "score", ["2x-x^2", "sin", *(pytest.param(score, marks=pytest.mark.long) for score in ("x^2", "x", "1"))]
-)
-@pytest.mark.parametrize(
-    ("make", "dense", "options"),
-    [
-        (gcn, dense_gcn, {"depth": 2}),
-        (gcn, dense_gcn, {"depth": 4, "residual": True}),
-        (gcnii, dense_gcnii, {"depth": 3}),
-        (gcnii, dense_gcnii, {"depth": 5, "residual": True, "shared_weights": False}),
-    ],
-    ids=["GCN 2", "GCN 4 residual", "GCNII 3", "GCNII 5 residual, separate"],
-)
-def test_thirty_steps_of_sgd_step_for_step(make, dense, options, score, kind):
+MADE = [
+    (gcn, dense_gcn, {"depth": 2}),
+    (gcn, dense_gcn, {"depth": 4, "residual": True}),
+    (gcnii, dense_gcnii, {"depth": 3}),
+    (gcnii, dense_gcnii, {"depth": 5, "residual": True, "shared_weights": False}),
+]
+NAMES = ["GCN 2", "GCN 4 residual", "GCNII 3", "GCNII 5 residual, separate"]
+
+
+def thirty_steps(made, estimator, kind, mix=None, **mixed):
+    make, dense, options = made
     graph, model = graph_of(kind, nodes=24), make(**options)
-    alpha, rate = 0.7, 0.3
-    reference, parameters, gradients = dense(model, graph, alpha, score)
-    estimator = bound(lmc.LMC(alpha=alpha, score=score), model, graph)
+    rate = 0.3
+    reference, parameters, gradients = dense(model, graph, **mixed)
+    reference.mix = mix(reference) if mix else reference.mix
+    bound(estimator, model, graph)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     clusters = clusters_of(graph, parts=6)
     steps = 0
@@ -108,6 +104,37 @@ def test_thirty_steps_of_sgd_step_for_step(make, dense, options, score, kind):
             for parameter, wanted in zip(each(parameters), each(expected), strict=True):
                 parameter -= rate * wanted
             steps += 1
+    return reference
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
+@pytest.mark.parametrize(
+    "score", ["2x-x^2", "sin", *(pytest.param(score, marks=pytest.mark.long) for score in ("x^2", "x", "1"))]
+)
+@pytest.mark.parametrize("made", MADE, ids=NAMES)
+def test_thirty_steps_of_sgd_step_for_step(made, score, kind):
+    thirty_steps(made, lmc.LMC(alpha=0.7, score=score), kind, alpha=0.7, score=score)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
+@pytest.mark.parametrize("made", MADE, ids=NAMES)
+def test_thirty_steps_with_the_beta_that_is_found(made, kind):
+    """And it is found: most tenths of x have told something, and β differs from what it began with."""
+    mix = thirty_steps(made, lmc.LMC(), kind, lambda model: oracle.MixOfSums(model, finds=True)).mix
+    found = [mix.told[key][0] / mix.told[key][1] for key in mix.told if mix.told[key][1] > 0]
+    assert len(found) > 5
+    assert min(found) < 0.9 * max(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mix", ["values", "sums"])
+@pytest.mark.parametrize("made", MADE[1:3], ids=NAMES[1:3])
+def test_thirty_steps_with_a_score_for_each_direction(made, mix):
+    scores = {"alpha": 0.7, "score": "x^2", "backward_score": "2x^2"}
+    of_sums = (lambda model: oracle.MixOfSums(model, finds=False)) if mix == "sums" else None
+    thirty_steps(made, lmc.LMC(**scores, mix=mix), "directed weighted", of_sums, **scores)
 
 
 # -- errors of estimates ----------------------------------------------------------------------------

@@ -111,6 +111,21 @@ def test_compare_writes_a_table_and_a_report_and_can_be_repeated(trained, tmp_pa
     ]
 
 
+def test_a_report_of_one_run_is_in_its_folder_and_of_several_where_it_was_asked_for(
+    trained, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained / "a", tmp_path / "runs" / "a")
+    shutil.copytree(trained / "a", tmp_path / "runs" / "b")
+    before = sorted((tmp_path / "runs").rglob("*"))
+    done = called("report", "runs/b", "runs/a")
+    assert (done.returncode, done.stdout) == (0, "comparison.html\n")
+    assert "2 training runs" in (tmp_path / "comparison.html").read_text()
+    assert sorted((tmp_path / "runs").rglob("*")) == before
+    assert called("report", "runs/b").stdout == "runs/b/report.html\n"
+    assert "Training run b" in (tmp_path / "runs" / "b" / "report.html").read_text()
+
+
 def test_wrong_calls_of_compare(tmp_path):
     assert "gsa" in fails(2, "compare", "--methods", "gsa", "--out", tmp_path / "x", through=called)
     line = fails(2, "compare", "--resume", tmp_path, through=called)

@@ -16,6 +16,7 @@ from commands import (
     arguments,
     best_weights,
     called,
+    complaints,
     fails,
     last_weights,
     metrics,
@@ -25,6 +26,7 @@ from commands import (
     written_epochs,
 )
 from lmc.runs import checkpoint
+from lmc.runs.folder import RunFolder
 from lmc.runs.registry import METHODS
 
 
@@ -140,11 +142,55 @@ def test_interrupted_after_a_step_and_resumed(small, tmp_path):
         wait_for_epochs(stopped, 2, process)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
-        assert f"lmc train --resume {stopped}" in errors
+        assert process.returncode == 128 + number, errors
+        word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[number]
+        assert errors.splitlines()[-1] == f"lmc: {word}; `lmc train --resume {stopped}` goes on"
         assert json.loads((stopped / "summary.json").read_text())["stopped"] == "interrupted"
         begin = ["--resume", stopped]
     check_resumed_is_straight(stopped, tmp_path / "straight", arguments(small))
+
+
+@pytest.fixture
+def _interrupted_at_once(monkeypatch):
+    """Every run is interrupted before its first step."""
+    on_start = RunFolder.on_start
+
+    def interrupted(self, training):
+        on_start(self, training)
+        training.stop("interrupted")
+
+    monkeypatch.setattr(RunFolder, "on_start", interrupted)
+
+
+@pytest.mark.usefixtures("_interrupted_at_once")
+@pytest.mark.parametrize("live", [False, True])
+def test_interrupted_before_the_first_step(small, tmp_path, monkeypatch, live):
+    """One line, and nothing about a training that has not begun; the run goes on from there."""
+    with monkeypatch.context() as patch:
+        if live:
+            patch.setattr("rich.console.Console.is_terminal", True)
+        done = called("train", *arguments(small, epochs=2), "--out", tmp_path / "a")
+    assert done.returncode == 130
+    assert complaints(done) == [f"lmc: interrupted; `lmc train --resume {tmp_path / 'a'}` goes on"]
+    assert "of training" not in done.stdout
+    assert done.stdout.endswith("\x1b[1A\x1b[2K" if live else " s\n")  # the line that moves is taken away
+    monkeypatch.undo()
+    assert called("train", "--resume", tmp_path / "a", "--quiet").returncode == 0
+    assert len(metrics(tmp_path / "a")) == 2
+
+
+@pytest.mark.usefixtures("_interrupted_at_once")
+@pytest.mark.parametrize(
+    ("command", "flags", "goes_on"),
+    [
+        ("train", ["--seeds", 2], "the same command with --out {} goes on"),
+        ("compare", [], "`lmc compare --resume {}` goes on"),
+    ],
+)
+def test_several_runs_that_are_interrupted_end_alike(small, tmp_path, command, flags, goes_on):
+    begin = ["--data", small, "--parts", 4, "--hidden", 4, "--epochs", 2]
+    line = fails(130, command, *begin, *flags, "--out", tmp_path / "a", through=called)
+    assert line == f"lmc: interrupted; {goes_on.format(tmp_path / 'a')}"
 
 
 def test_an_early_stop_is_still_one_after_a_resume(small, tmp_path):

@@ -320,6 +320,10 @@ def test_networkx(kind):
     assert graph.x.tolist() == [[1, 2, 5], [3, 4, 6], [5, 6, 7]]
     assert (graph.y.tolist(), graph.class_names) == ([1, -1, 0], ("blue", "red"))
     assert (graph.id.tolist(), graph.train_mask.tolist()) == (["eve", "ann", "bob"], [False, False, True])
+    with pytest.raises(
+        lmc.ArgumentError, match=r"^task='regression': wants numbers; .* text, are for classes"
+    ):
+        lmc.Graph.from_networkx(made, label="team", task="regression")
 
 
 def test_networkx_without_anything_and_with_too_little():

@@ -97,7 +97,11 @@ def test_near_names_are_suggested(tmp_path):
     [
         ({"indices": None}, "array 'indices' is missing"),
         ({"indices": np.array([1, 0, 5, 1])}, "indices[2] = 5: node ids must be in 0..2"),
-        ({"x": np.array([["a"], ["b"], ["c"]])}, "x: ndarray is not an array"),
+        ({"x": np.array([["a"], ["b"], ["c"]])}, "x holds text, such as 'a': must be numbers"),
+        (
+            {"edge_type": np.array(["likes", "cites", "likes", "cites"])},
+            "edge_type holds text, such as 'likes': must be numbers; numpy.unique(names, return_",
+        ),
         ({"x": np.array([{}, {}, {}])}, "not a readable .npz of plain arrays"),
         ({"x_indptr": np.array([0, 1, 1, 9])}, "not a graph ("),
     ],

@@ -19,7 +19,7 @@ from estimating import (
     mean_gradient,
     settled,
 )
-from lmc.estimators.lmc import MixedHalo
+from lmc.estimators.mixed_halo import MixedSums, MixedValues
 
 pytestmark = pytest.mark.usefixtures("_either_kernels")
 
@@ -204,13 +204,16 @@ def test_frozen_parameters_get_nothing_and_tied_ones_the_sum():
 
 
 @pytest.mark.parametrize(("linear_in", "asked"), [(False, [3, 2]), (True, [3, 2, 1])])
-def test_derivatives_of_the_halo_are_made_only_where_they_are_read(linear_in, asked, monkeypatch):
+@pytest.mark.parametrize(("alpha", "policy"), [(0.4, MixedValues), ("auto", MixedSums)])
+def test_derivatives_of_the_halo_are_made_only_where_they_are_read(
+    linear_in, asked, alpha, policy, monkeypatch
+):
     """After the first layer they are read if something before it is trained."""
     graph, model = graph_of("undirected"), gcn(3, linear_in=linear_in)
-    estimator, layers = bound(lmc.LMC(), model, graph), []
-    made = MixedHalo.auxiliaries
+    estimator, layers = bound(lmc.LMC(alpha), model, graph), []
+    made = policy.auxiliaries
     monkeypatch.setattr(
-        MixedHalo,
+        policy,
         "auxiliaries",
         lambda self, layer, *given: layers.append(layer) or made(self, layer, *given),
     )

@@ -198,9 +198,10 @@ def test_a_read_only_home_does_not_matter(tmp_path):
 def test_compilation_is_announced_once_and_kept(tmp_path):
     script = (
         "import torch, lmc; from lmc.kernels import fast; fast.moments(torch.ones(2, 3)); "
-        "fast.put_rows(torch.tensor([0]), torch.ones(1, 2), torch.ones(1, 2))"
+        "fast.put_rows(torch.tensor([0]), torch.ones(1, 2), torch.ones(1, 2)); "
+        "from lmc.kernels import compiled_seconds; print(compiled_seconds() > 0)"
     )
-    printed = []
+    printed, counted = [], []
     for _ in range(2):
         command = [sys.executable, "-c", script]
         environment = os.environ | {"LMC_CACHE": str(tmp_path)}
@@ -208,6 +209,8 @@ def test_compilation_is_announced_once_and_kept(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
         assert done.returncode == 0, done.stderr
         printed.append(done.stderr)
+        counted.append(done.stdout)
+    assert counted == ["True\n", "False\n"]
     assert printed[0].splitlines() == [f"lmc: compiling kernels, once; kept in {tmp_path / 'kernels'}"]
     assert printed[1] == ""
 

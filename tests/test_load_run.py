@@ -1,6 +1,7 @@
 """A run folder alone gives the model back: any of ours, any of PyG; one's own by a function that is named."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from safetensors.torch import load_file
 from torch_geometric.nn import models
 
 import lmc
+import own_models
 from commands import called, fails, last_weights, metrics, run
 from lmc.batching.samplers import between_clusters
 from lmc.runs import checkpoint, registry
@@ -218,6 +220,42 @@ def test_a_function_in_the_working_folder_of_the_installed_command(small, tmp_pa
     (kept,) = (tmp_path / "runs").iterdir()
     assert kept.name == "small-mine.make-lmc"
     assert lmc.load_run(kept).settings["model"] == {"name": "mine:make", "width": 4}
+
+
+OWN_FILE = Path(own_models.__file__)
+
+
+def line_of(text):
+    """Where a line of users' code is."""
+    return 1 + next(place for place, line in enumerate(OWN_FILE.read_text().splitlines()) if text in line)
+
+
+def test_what_a_function_of_ones_own_raises_is_one_line(small, tmp_path, monkeypatch):
+    """When it makes a model, when the model runs, and when its module is imported."""
+    flags = ["--data", small, "--epochs", 1, "--parts", 2, "--quiet", "--out", tmp_path / "a"]
+    begin = ["train", *flags, "--model"]
+    error = "ZeroDivisionError: integer division or modulo by zero"
+    line = fails(2, *begin, "own_models:raises", through=called)
+    place = f"({OWN_FILE}:{line_of('classes // width')}, in raises)"
+    assert line == f"lmc: model 'own_models:raises': raised {error} {place}"
+    line = fails(2, *begin, "own_models:raises_later", through=called)
+    place = f"({OWN_FILE}:{line_of('a weight')}, in forward)"
+    assert line == f"lmc: layers[0] (_Fails): raised KeyError: 'a weight' {place}"
+    line = fails(1, *begin, "own_models:raises_in_step", through=called)
+    place = f"({OWN_FILE}:{line_of('[][len(x)]')}, in forward)"
+    assert line == f"lmc: code of yours raised IndexError: list index out of range {place}"
+    (tmp_path / "unready.py").write_text("import lmc\n1 // 0\n")
+    monkeypatch.chdir(tmp_path)
+    line = fails(2, *begin, "unready:make", through=called)
+    place = f"({tmp_path / 'unready.py'}:2, in <module>)"
+    assert line == f"lmc: model 'unready:make': cannot be imported ({error} {place})"
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(small, monkeypatch):
+    """Raised where no code of a user runs: by Python, for a value that is of the wrong type."""
+    monkeypatch.setattr("lmc.runs.run.prepare_training", None)
+    with pytest.raises(TypeError, match="not callable"):
+        called("train", "--data", small, "--epochs", 1)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,18 @@ def test_examples_of_the_guides_run(page, count, tmp_path, monkeypatch):
         runpy.run_path(str(file))
 
 
+def test_no_two_snippets_write_into_the_same_folder():
+    """A reader may follow all pages in one working folder."""
+    root = Path(__file__).parents[1]
+    texts = [README, *(page.read_text() for page in sorted((root / "docs").glob("*.md")))]
+    snippets = [
+        block for text in texts for block in re.findall(r"```(?:console|python)\n(.*?)```", text, re.DOTALL)
+    ]
+    named = re.findall(r"""(?:--out |\bout=")([\w./-]+)""", "\n".join(snippets))
+    assert len(named) > 12
+    assert sorted(named) == sorted(set(named))
+
+
 def test_every_promise_names_a_test_that_exists():
     text = (Path(__file__).parents[1] / "docs" / "guarantees.md").read_text()
     named = re.findall(r"`(test_\w+)::(test_\w+)`( †)?", text)

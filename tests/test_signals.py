@@ -43,6 +43,24 @@ write_atomically(Path({str(tmp_path)!r}) / "a", write)
     assert not list(tmp_path.iterdir())
 
 
+def test_a_phase_that_is_under_way_in_a_log():
+    """What is said has a line of its own."""
+    script = """
+import os, signal
+from lmc.cli.signals import end_at_once_when_told
+from lmc.runs.display import PlainLines
+end_at_once_when_told()
+with PlainLines() as display:
+    display.on_phase("loading it")
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("loading it ... ")
+    assert (done.returncode, second) == (130, "lmc: interrupted")
+
+
 def test_a_process_that_is_done_ends_by_its_own_code():
     """What is registered before is called after: the signal comes when nothing is left to do."""
     script = """

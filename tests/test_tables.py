@@ -101,6 +101,32 @@ def test_a_column_that_is_not_read_is_named(tmp_path):
         lmc.read_tables(**files)
 
 
+def test_labels_that_are_not_read_are_named(tmp_path):
+    """Of several columns that could be the label the first is, and a column split is read too."""
+    files = write(tmp_path, edges="0,1\n", labels="id,y,Class,age,split\n0,1,5,30,train\n1,0,6,40,test\n")
+    line = "labels.csv: columns 'Class', 'age' are left out; read are id, y, split"
+    with pytest.warns(UserWarning, match=line):
+        graph = lmc.read_tables(**files)
+    assert (graph.y.tolist(), graph.num_classes) == ([1, 0], 2)
+    done = called("import", files["edges"], "--labels", files["labels"], "--out", tmp_path / "g")
+    assert (done.returncode, len(complaints(done))) == (0, 1)
+    assert complaints(done)[0].endswith(line)
+    many = ",".join(f"c{place}" for place in range(9))
+    files = write(tmp_path, edges="0,1\n", labels=f"id,label,{many}\n0,1{',0' * 9}\n")
+    with pytest.warns(UserWarning, match="columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are left out"):
+        lmc.read_tables(**files)
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_text_has_classes_and_nothing_else(tmp_path, task):
+    """The first label that is no number is named: it may be a slip of the pen."""
+    files = write(tmp_path, edges="0,1\n1,2\n", labels="id,label\n0,1.5\n1,\n2,n/k\n")
+    flags = ["--labels", files["labels"], "--task", task, "--out", tmp_path / "g"]
+    line = fails(2, "import", files["edges"], *flags, through=called)
+    assert line == f"lmc: {files['labels']}: column 'label' holds text, in row 3 'n/k': {task} wants numbers"
+    assert not (tmp_path / "g").exists()
+
+
 def test_ids_keep_their_zeros(tmp_path):
     graph = lmc.read_tables(**write(tmp_path, edges="007,7\n7,8\n"))
     assert sorted(graph.id.tolist()) == ["007", "7", "8"]
@@ -161,6 +187,9 @@ WRONG = {
         "splits": "id,split\n0,dev set\n"
     },
     "labels.csv: column 'label' holds timestamp": {"labels": "id,label\n0,2020-01-01 00:00:00\n"},
+    "edges.csv: column 'edge_type' holds text: types must be integers from 0; numpy.unique(names, return_": {
+        "edges": "source,target,edge_type\n0,1,cites\n1,0,writes\n"
+    },
     "edges.csv: has 1 column: an edge has a source and a target": {"edges": "source\n0\n"},
     "edges.csv: column 'a' is there twice": {"edges": "a,a\n0,1\n"},
     "edges.csv: not a table that can be read (it has no lines)": {"edges": ""},

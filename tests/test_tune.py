@@ -243,6 +243,7 @@ def test_interrupted_after_a_step_and_gone_on_with(small, tmp_path):
     wait_for_epochs(tmp_path / "t" / "trials" / "001", 2, process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
     assert "the same command" in errors
     assert read_study(tmp_path / "t").trials[0].state == "running"
     assert (tmp_path / "t" / "report.html").exists()

@@ -1,10 +1,13 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all; errors of others in one line."""
 
 from __future__ import annotations
 
 import os
 import re
+import site
 import stat
+import sysconfig
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,3 +118,21 @@ def one_line(error: BaseException) -> str:
     text = str(getattr(error, "strerror", None) or str(error) or type(error).__name__)
     first = text.splitlines()[0]
     return first if len(first) <= LONGEST_LINE else f"{first[:LONGEST_LINE]}..."
+
+
+def raised_text(error: BaseException) -> str:
+    """What was raised, and where in the user's own code, in a line."""
+    place = place_in_own_code(error)
+    return f"{type(error).__name__}: {one_line(error)}" + ("" if place is None else f" ({place})")
+
+
+def place_in_own_code(error: BaseException) -> str | None:
+    """`file:line, in function`, the deepest that is neither of Python, nor installed, nor ours; or None."""
+    python = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    installed = [*site.getsitepackages(), site.getusersitepackages()]
+    others = [Path(__file__).parent, *map(Path, [*python, *installed])]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_file() and not any(file.is_relative_to(folder) for folder in others):
+            return f"{file}:{frame.lineno}, in {frame.name}"
+    return None

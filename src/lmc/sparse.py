@@ -85,18 +85,20 @@ class CSR:
         return replace(self, indptr=indptr, indices=self.indices[first:last], values=values)
 
     def take(self, rows: Tensor) -> CSR:
-        """The matrix of any rows, in the order that they are given in.
+        """The matrix of any rows of a product, in the order that they are given in.
 
         >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
         >>> a.take(torch.tensor([1, 0])).to_dense().tolist()
         [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
         """
+        if self.stacked > 1:
+            rows = (rows[:, None] * self.stacked + torch.arange(self.stacked)).flatten()
         lengths = self.row_lengths()[rows]
         indptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])
         entry = torch.repeat_interleave(self.indptr[rows] - indptr[:-1], lengths)
         entry += torch.arange(len(entry), dtype=entry.dtype)
         values = None if self.values is None else self.values[entry]
-        return CSR(indptr, self.indices[entry], values, self.num_cols)
+        return replace(self, indptr=indptr, indices=self.indices[entry], values=values)
 
     def keep(self, mask: Tensor) -> CSR:
         """The matrix of the entries where `mask` (entries,) is True."""

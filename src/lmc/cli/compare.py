@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
+from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS, TRAINING_METHODS
 
@@ -88,8 +88,7 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
     }
     results = train_each(runs, out, graph, lambda name: watching(console, quiet, False, name))
     if results is None:
-        print(f"lmc: interrupted; `lmc compare --resume {out}` goes on", file=sys.stderr)
-        return
+        end_interrupted(f"`lmc compare --resume {out}` goes on")
     target, rows = comparison.compare(results, asked.target)
     if seeds > 1:
         rows = comparison.over_seeds(

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from lmc.errors import ArgumentError, DatasetError, LMCError
-from lmc.files import one_line
+from lmc.files import one_line, place_in_own_code, raised_text
 
 
 class OneLineGroup(click.Group):
@@ -33,10 +33,12 @@ class OneLineGroup(click.Group):
             _fail(f"{error.filename or 'a file'}: {one_line(error)}", 1)
         except MemoryError as error:
             _fail(f"out of memory: {one_line(error)}", 1)
-        except RuntimeError as error:
-            if "can't allocate memory" not in str(error):
+        except Exception as error:
+            if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+                _fail("out of memory: more parts, fewer parts a batch or a smaller width need less", 1)
+            if place_in_own_code(error) is None:  # a mistake of ours: all of the traceback is of use
                 raise
-            _fail("out of memory: more parts, fewer parts a batch or a smaller width need less", 1)
+            _fail(f"code of yours raised {raised_text(error)}", 1)
         except (click.Abort, KeyboardInterrupt):
             _fail("interrupted", 130)
         sys.exit(code if isinstance(code, int) else 0)

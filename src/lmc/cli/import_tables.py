@@ -35,8 +35,8 @@ def command(
 
     EDGES has a row per edge: columns source and target (or src and dst, from and to; else the first two), and
     perhaps weight and edge_type. In the other files a column id (or node; else the first) says which node a
-    row is about; labels are in a column label (or y, class, target). Without --splits, 60 % of the labelled
-    nodes train, 20 % validate and 20 % test.
+    row is about; labels are in a column label (or y, class, target; the first that is there). Without
+    --splits, 60 % of the labelled nodes train, 20 % validate and 20 % test. What is left out is named.
     """
     if (out / HEADER).exists():
         raise ArgumentError(f"{out}: holds a graph already; remove it, or choose another folder")

@@ -11,7 +11,12 @@ from lmc.cli.paths import FILE, FOLDER
 
 @click.command("report")
 @click.argument("runs", type=FOLDER, nargs=-1, required=True)
-@click.option("--out", type=FILE, default=None, help="File; by default report.html in the first run.")
+@click.option(
+    "--out",
+    type=FILE,
+    default=None,
+    help="File; by default report.html in the run's folder, of several folders comparison.html here.",
+)
 def command(runs: tuple[Path, ...], out: Path | None) -> None:
     """Write one HTML page about runs, folders of several seeds or methods, or a search."""
     from lmc.report import write_report
@@ -19,7 +24,8 @@ def command(runs: tuple[Path, ...], out: Path | None) -> None:
     from lmc.report.study_page import write_study_page
     from lmc.runs.study import STUDY
 
-    page = out or runs[0] / "report.html"
+    # None of several is the place of all: what is about them goes where the command was called.
+    page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
     if len(runs) == 1 and (runs[0] / STUDY).exists():
         print(write_study_page(runs[0], page))
     else:

@@ -14,9 +14,14 @@ from lmc.cli.paths import FILE
 from lmc.runs.registry import MODELS, allow_own_model, is_own
 
 
-def number_or_word(value: str) -> int | str:
+def number_or_word(value: str) -> int | float | str:
     """A flag that takes either."""
-    return int(value) if value.isdecimal() else value
+    if value.isdecimal():
+        return int(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 # Flag, what it sets, its type and what it is: everything else is set by --set.
@@ -39,8 +44,8 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--layers", "model.layers", int, "Number of convolutions."),
     ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
     ("--norm", "model.norm", completion.NORM, "none, batch or layer; of PyG's models any norm of PyG."),
-    ("--alpha", "method.alpha", float, "LMC: how much of the up-to-date values the halo takes."),
-    ("--score", "method.score", completion.SCORE, "LMC: x^2, 2x-x^2, x, 1 or sin."),
+    ("--alpha", "method.alpha", number_or_word, "LMC: how much new the halo takes, 0 to 1; auto finds it."),
+    ("--score", "method.score", completion.SCORE, "LMC with a number alpha: x^2, 2x^2, 2x-x^2, x, 1 or sin."),
     ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
     ("--parts", "training.parts", int, "Clusters to cut the graph into; by default, by its size."),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),

@@ -1,4 +1,6 @@
-"""Ctrl-C and a polite kill: one line, and the process ends at once.
+"""Ctrl-C and a polite kill: one line, and the process ends, with 128 and the number of the signal, at once.
+
+While a model trains it ends after the step under way, see `lmc.runs.interruption`, with the same code.
 
 Python would raise KeyboardInterrupt wherever it is, also in the midst of an import or of a compilation, where
 libraries swallow it, turn it into errors of their own, or print it.
@@ -12,6 +14,9 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
+
+import click
 
 from lmc.tidying import tidy
 
@@ -37,6 +42,15 @@ def _end(number: int, frame: FrameType | None) -> None:
         start = f"{_SHOW_CURSOR}\n" if os.isatty(2) else ""
         os.write(2, f"{start}lmc: {_WORDS[signal.Signals(number)]}\n".encode())
     os._exit(128 + number)
+
+
+def end_interrupted(afterwards: str) -> NoReturn:
+    """End a command whose training was interrupted, with a line that says what can become of it."""
+    from lmc.runs.interruption import last_signal  # loads torch, which has been loaded by now
+
+    number = last_signal()
+    print(f"lmc: {_WORDS[signal.Signals(number)]}; {afterwards}", file=sys.stderr)
+    raise click.exceptions.Exit(128 + number)
 
 
 def _ignore() -> None:

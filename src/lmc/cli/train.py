@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
+from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
 
@@ -72,10 +72,10 @@ def command(
 
         _train_seeds(config, seeds, folder, watch, quiet or as_json)
         return
-    if result.stopped == "interrupted":
-        print(f"lmc: interrupted; {_afterwards(config, folder)}", file=sys.stderr)
     if not quiet and not as_json:
         _show(result, folder)
+    if result.stopped == "interrupted":
+        end_interrupted(_afterwards(config, folder))
 
 
 def _train_seeds(
@@ -90,8 +90,7 @@ def _train_seeds(
     configs = seeded(config, count)
     results = train_each(configs, folder, config.load_graph(), watch)
     if results is None:
-        print(f"lmc: interrupted; the same command with --out {folder} goes on", file=sys.stderr)
-        return
+        end_interrupted(f"the same command with --out {folder} goes on")
     seeds = summarised(configs, list(results.values()))
     write_seeds(folder, seeds)
     page = write_report([folder / name for name in configs], folder / "report.html")
@@ -141,8 +140,9 @@ def _show(result: Result, folder: Path) -> None:
 
     if result.best is not None:
         print(best_text(result))
-    print(seconds_text(result))
-    if result.batches is not None:
+    if result.history:  # one that was interrupted before has its last line alone
+        print(seconds_text(result))
+    if result.history and result.batches is not None:
         print(f"batches: {result.batches}")
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

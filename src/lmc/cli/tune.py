@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import click
 
 from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import settings, tree_of
+from lmc.cli.signals import end_interrupted
 from lmc.runs.registry import METHODS
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def command(
     )
     page = write_study_page(folder, folder / "report.html")
     if any(trial.state == "running" for trial in study.trials):
-        print(f"lmc: interrupted; the same command with --out {folder} goes on", file=sys.stderr)
-    elif not quiet:
+        end_interrupted(f"the same command with --out {folder} goes on")
+    if not quiet:
         _show(study, folder)
         print(f"report: {page}")
 

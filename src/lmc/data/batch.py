@@ -164,6 +164,10 @@ class Batch:
         """(batch, features) what the batch receives where messages are the features themselves."""
         return propagated(self.graph, norm).index_select(0, self.nodes)
 
+    def features_received_by_halo(self, norm: Norm = "gcn") -> Tensor:
+        """(halo, features) the same of the halo, from all its neighbours."""
+        return propagated(self.graph, norm).index_select(0, self.halo)
+
     @cached_property
     def edges(self) -> Edges:
         """What the batch receives, message by message; sources are batch rows, then halo rows."""
@@ -257,6 +261,18 @@ class Batch:
     def local_degree(self) -> Tensor:
         """(halo,) how many of these are in the batch or the halo."""
         return self._localized(self.graph.neighbours, self.halo).row_counts()
+
+    @cached_property
+    def local_share(self) -> Tensor:
+        """(halo,) x: the share of a halo node's neighbours that are in the batch or the halo."""
+        return self.local_degree.to(self.graph.x.dtype) / self.global_degree
+
+    def inside_share(self, rows: Tensor) -> Tensor:
+        """(rows,) the share of the neighbours of some batch rows that are in the batch; each has some."""
+        nodes = self.nodes[rows]
+        neighbours = self._localized(self.graph.neighbours, nodes)
+        inside = neighbours.keep(neighbours.indices < self.num_nodes).row_counts()
+        return inside.to(self.graph.x.dtype) / self.graph.degrees[nodes]
 
     def __repr__(self) -> str:
         return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"

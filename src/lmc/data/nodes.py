@@ -81,5 +81,5 @@ class GivenNodes:
         if self._id is not None and len(self._id) != num_nodes:
             raise GraphError(f"id has shape {self._id.shape}: must be ({num_nodes},), one per node")
         if self._class_names is not None:
-            rules.class_names(self._class_names, num_classes)
+            rules.class_names(self._class_names, task, num_classes)
         return Nodes(x, y, train, val, test, task, num_classes, self._id, self._class_names)

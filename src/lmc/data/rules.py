@@ -23,6 +23,7 @@ MOST_TYPES = 1 << 15
 """Of edges: a larger number is a mistake, or a file that asks for all the memory there is."""
 MOST_GUESSED = 1000
 """Real numbers that are whole and smaller look like classes."""
+TO_NUMBERS = "numpy.unique(names, return_inverse=True)[1] makes numbers of names"
 
 
 def tensor(name: str, array: Any) -> Tensor:
@@ -32,12 +33,27 @@ def tensor(name: str, array: Any) -> Tensor:
             array = np.require(array, requirements=["C", "W"])  # what torch can share
         result = torch.as_tensor(array).detach().cpu()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if (text := _first_text(array)) is not None:
+            raise GraphError(
+                f"{name} holds text, such as {checks.shown(text)}: must be numbers; {TO_NUMBERS}"
+            ) from None
         raise GraphError(f"{name}: {type(array).__name__} is not an array ({one_line(error)})") from None
     if result.layout != torch.strided:
         raise GraphError(f"{name} has layout {result.layout}: must be dense")
     if result.is_complex():
         raise GraphError(f"{name} has type {result.dtype}: must be real")
     return result
+
+
+def _first_text(array: Any) -> str | None:
+    """The first entry of an array of text; None for any other."""
+    if isinstance(array, str):
+        return None
+    try:
+        first = np.asarray(array).ravel()[0]
+    except (TypeError, ValueError, RuntimeError, OverflowError, IndexError):
+        return None
+    return str(first) if isinstance(first, str) else None
 
 
 def dense(name: str, matrix: Any) -> Tensor:
@@ -325,8 +341,11 @@ def _advise_classes(y: Tensor) -> None:
         )
 
 
-def class_names(names: tuple[Any, ...], num_classes: int) -> None:
+def class_names(names: tuple[Any, ...], task: Task, num_classes: int) -> None:
     """One string per class."""
+    if task == "regression":
+        named = f"class_names={checks.shown(names)}, and labels that are text, are for classes"
+        raise ArgumentError(f"task='regression': wants numbers; {named}")
     if not all(isinstance(name, str) for name in names):
         raise GraphError(f"class_names={checks.shown(names)}: must be strings")
     if len(names) != num_classes:

@@ -60,7 +60,7 @@ class Table:
         self._require_all(name, column, "every row needs an id")
         if pyarrow.types.is_integer(column.type) or len(column) == 0:
             return self.cast(name, "int64")
-        if not (pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)):
+        if not is_text(column.type):
             raise self.wrong(name, f"holds {column.type}: ids must be integers or strings")
         text = column.cast(pyarrow.large_string())
         try:
@@ -119,6 +119,13 @@ def is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
+def is_text(kind: Any) -> bool:
+    """Whether a type of pyarrow is one of strings."""
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
 def _parquet(file: Path, ids: Callable[[list[str]], Sequence[str]]) -> Any:
     from pyarrow import parquet
 
@@ -137,7 +144,7 @@ def _csv(file: Path, ids: Callable[[list[str]], Sequence[str]]) -> Any:
     first = lines[comments]
     delimiter = next((each for each in _DELIMITERS if each in first), ",")
     names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-    headless = all(map(_is_number, names))
+    headless = all(map(writes_number, names))
     if headless:
         names = [f"column {place}" for place in range(1, len(names) + 1)]
     return arrow_csv.read_csv(
@@ -152,7 +159,8 @@ def _csv(file: Path, ids: Callable[[list[str]], Sequence[str]]) -> Any:
     )
 
 
-def _is_number(text: str) -> bool:
+def writes_number(text: str) -> bool:
+    """Whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from lmc.data.edges import in_both_directions
 from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
-from lmc.data.rules import Task
+from lmc.data.rules import TO_NUMBERS, Task
 from lmc.data.splits import ROLE_OF, Role, random_split
-from lmc.data.table_files import Table, is_number
+from lmc.data.table_files import Table, is_number, is_text, writes_number
 from lmc.errors import DatasetError
 
 # What columns are called, whatever their case; where none is called so, the first ones are taken.
@@ -25,6 +25,8 @@ _LABEL = ("label", "y", "class", "target")
 _WEIGHT = ("weight", "edge_weight")
 _TYPE = ("edge_type",)
 _SPLIT = ("split",)
+_SHOWN = 5
+"""How many columns a line names."""
 
 
 def read_tables(
@@ -47,7 +49,7 @@ def read_tables(
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
       others: integers are classes, as is text (in alphabetical order; `graph.class_names` has it); several
       columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
-      unlabelled.
+      unlabelled. Of several columns with such a name the first is taken; a warning names those left out.
     - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second. It
       may be a column of `labels` too. Without it 60 % of the labelled nodes train, 20 % validate and 20 %
       test, at random and always the same ones.
@@ -86,7 +88,7 @@ def read_tables(
         source, target, weight, kind = in_both_directions(source, target, weight, len(ids), kind)
     y, class_names = None, None
     if labels_table is not None:
-        y, class_names = _labels(labels_table, ids)
+        y, class_names = _labels(labels_table, ids, task)
     elif features_table is None:  # edges alone would not say how many nodes there are
         y = np.full(len(ids), -1)
     if splits_table is None and labels_table is not None and _named(labels_table.names, _SPLIT):
@@ -185,13 +187,22 @@ def _others(table: Table, but: Sequence[str] = ()) -> list[str]:
 
 def _weight_and_type(table: Table) -> list[NDArray[Any] | None]:
     found = [_named(table.names, names)[:1] for names in (_WEIGHT, _TYPE)]
-    read = [*table.id_names, *found[0], *found[1]]
-    unread = [name for name in table.names if name not in read]
-    if unread:
-        warnings.warn(
-            f"{table.file}: column {unread[0]!r} is left out; read are {', '.join(read)}", stacklevel=3
-        )
+    _say_left_out(table, [*table.id_names, *found[0], *found[1]])
+    for name in found[1]:
+        if is_text(table.column(name).type):
+            raise table.wrong(name, f"holds text: types must be integers from 0; {TO_NUMBERS}")
     return [table.numbers(names[0]) if names else None for names in found]
+
+
+def _say_left_out(table: Table, read: Sequence[str]) -> None:
+    """Warn of columns that are not read."""
+    unread = [repr(name) for name in table.names if name not in read]
+    if unread:
+        shown = ", ".join(unread[:_SHOWN]) + (
+            f" and {more} more" if (more := len(unread) - _SHOWN) > 0 else ""
+        )
+        which = f"column {shown} is" if len(unread) == 1 else f"columns {shown} are"
+        warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 
 
 def _features(table: Table) -> NDArray[np.float32]:
@@ -205,19 +216,23 @@ def _features(table: Table) -> NDArray[np.float32]:
     return x
 
 
-def _labels(table: Table, ids: _Ids) -> tuple[NDArray[Any], list[str] | None]:
+def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], list[str] | None]:
     """(nodes,) or (nodes, columns) labels, and the names of classes that are text."""
     from pyarrow import types
 
-    names = _others(table, but=_named(table.names, _SPLIT))
+    splits = _named(table.names, _SPLIT)
+    names = _others(table, but=splits)
     names = _named(names, _LABEL)[:1] or names
+    _say_left_out(table, [*table.id_names, *names, *splits])
     columns = [table.column(name) for name in names]
-    text = [types.is_string(column.type) or types.is_large_string(column.type) for column in columns]
-    for name, column, is_text in zip(names, columns, text, strict=True):
-        if not (is_number(column.type) or types.is_null(column.type) or (is_text and len(columns) == 1)):
+    text = [is_text(column.type) for column in columns]
+    for name, column, is_of_text in zip(names, columns, text, strict=True):
+        if not (is_number(column.type) or types.is_null(column.type) or (is_of_text and len(columns) == 1)):
             raise table.wrong(name, f"holds {column.type}: labels must be numbers, or text in one column")
     class_names = None
     if text[0]:
+        if task in ("regression", "multilabel"):
+            raise table.wrong(names[0], f"{_first_text(columns[0])}: {task} wants numbers")
         values, class_names = classes_of_text(columns[0].to_pylist())
     elif len(columns) == 1 and not types.is_floating(columns[0].type):
         values = table.cast(names[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
@@ -227,6 +242,13 @@ def _labels(table: Table, ids: _Ids) -> tuple[NDArray[Any], list[str] | None]:
     y = np.full((len(ids), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
     y[ids.places(table, table.id_names[0])] = values
     return y, class_names
+
+
+def _first_text(column: Any) -> str:
+    """Where a column of text holds something other than a number, and what."""
+    texts = column.to_pylist()
+    row = next((row for row, each in enumerate(texts) if each is not None and not writes_number(each)), 0)
+    return f"holds text, in row {row + 1} {texts[row]!r}"
 
 
 def _random_masks(y: NDArray[Any]) -> dict[str, Any]:

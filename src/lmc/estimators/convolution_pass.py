@@ -7,13 +7,13 @@ neighbours (equations 11 and 13), at what they receive from within reach; no par
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lmc.estimators.layer_pass import LayerPass
-from lmc.estimators.vjp import Computed, ParameterGradients
+from lmc.estimators.layer_pass import LayerPass, Neighbours, Replaced, computed, or_zero
+from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.convolution import ConvolutionLayer
 
 
@@ -28,21 +28,36 @@ class ConvolutionPass(LayerPass):
 
         def updated(own: Tensor, others: Tensor, initial: Tensor) -> Tensor:
             received = self.layer.receive(self.layer.edges(self.batch), own, others, self.rows)
+            self.received = received.detach()
             return self.layer.update(received, initial)
 
         self.update = Computed(updated, *self._sent(), self.initial)
         return self.update.value
 
-    def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
+    def received_from_batch(self, rows: Tensor) -> Tensor:
+        """(rows, width) of `received`, what some batch rows get from the batch alone."""
+        edges = self.layer.edges(self.batch)
+        within = edges.where(edges.ends[0] < self.batch.num_nodes)
+        with torch.no_grad():  # as halo rows, which leave no trace in running statistics
+            return self.layer.receive(within, *self._sent(), replace(self.rows, inside=False))[rows]
+
+    def returned_from_batch(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
+        assert self.message is not None
+        return or_zero(self.update.vjp(v, self.update.inputs[0])[0], self.message.value)[rows]
+
+    def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach or in the batch alone."""
-        if neighbours == "reach":
-            received = self._received_by_halo().value
-        else:
+
+        def received() -> Tensor:
+            if neighbours == "reach":
+                return self._received_by_halo().value
             from_batch = self.layer.halo_edges(self.batch).sent_from(self.batch.num_halo)
             sent, sent_by_halo = self._sent()
             with torch.no_grad():
-                received = self.layer.receive(from_batch, sent_by_halo, sent, self.halo_rows)
-        return self.layer.update(received, self.initial_halo)
+                return self.layer.receive(from_batch, sent_by_halo, sent, self.halo_rows)
+
+        return self.layer.update(replaced(received), self.initial_halo)
 
     def _received_by_halo(self) -> Computed:
         """The halo's call; made once, when its values are mixed or when it first sends derivatives.
@@ -74,7 +89,9 @@ class ConvolutionPass(LayerPass):
         if v_halo.any():
             by_halo = self._received_by_halo()
             (from_halo,) = by_halo.vjp(v_halo, by_halo.inputs[1])
-        return self.message_backward(gradients, at_own, from_halo, from_head), at_initial
+        assert self.message is not None
+        self.returned = or_zero(add(at_own, from_halo), self.message.value)
+        return self.message_backward(gradients, self.returned, from_head), at_initial
 
     def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
         """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
@@ -82,9 +99,15 @@ class ConvolutionPass(LayerPass):
         at_own, at_initial = gradients.vjp(self.update, v, self.layer.parameters(), own, initial)
         return at_own, at_initial
 
-    def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
+    def backward_halo(
+        self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
+    ) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
-        (from_batch,) = self.update.vjp(v, self.update.inputs[1])
-        by_halo = self._received_by_halo()
-        (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[0])
-        return self.halo_message_backward(from_batch, at_own, from_head)
+
+        def returned() -> Tensor:
+            (from_batch,) = self.update.vjp(v, self.update.inputs[1])
+            by_halo = self._received_by_halo()
+            (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[0])
+            return or_zero(add(from_batch, at_own), self.sent_by_halo)
+
+        return self.halo_message_backward(replaced(returned), from_head)

@@ -7,7 +7,7 @@ from abc import ABC
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,23 @@ from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fixed_order import first_compiled
-from lmc.nn.model import LinearLayer, Model, boundary_widths
+from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
 from lmc.nn.module_context import without_autocast
 
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
+
+
+class Kept(NamedTuple):
+    """How wide what is kept of a node is, by the layer, counted from 1, after which it stands."""
+
+    embeddings: dict[int, int]
+    auxiliaries: dict[int, int]
+
+    @property
+    def width(self) -> int:
+        """Numbers kept of a node."""
+        return sum(self.embeddings.values()) + sum(self.auxiliaries.values())
 
 
 class Estimator(ABC):
@@ -77,9 +89,9 @@ class Estimator(ABC):
         """What replaces the values outside of the batch at this step; here, they are dropped."""
         return HaloPolicy()
 
-    def remembered(self, model: Model) -> tuple[range, range]:
-        """The layers of a model, counted from 1, after which embeddings and auxiliary variables are kept."""
-        return range(0), range(0)
+    def remembered(self, model: Model, widths: list[LayerWidths]) -> Kept:
+        """What is kept of every node, in numbers: embeddings and auxiliary variables by layer, from 1."""
+        return Kept({}, {})
 
     # -- what every method does ----------------------------------------------------------------------
 
@@ -115,7 +127,7 @@ class Estimator(ABC):
                 "graph.with_features('structure'), or --features structure, makes some of its edges",
                 stacklevel=2,
             )
-        seed, widths = checks.whole_number("seed", seed, 0), boundary_widths(model, graph)
+        seed, widths = checks.whole_number("seed", seed, 0), layer_widths(model, graph)
         if compiled := first_compiled(model):
             warnings.warn(
                 f"{compiled}: is compiled, so its sums may depend on the number of threads; "
@@ -190,6 +202,11 @@ class Estimator(ABC):
     def step_on(self, batch: Batch, halo: HaloPolicy) -> Step:
         """The step itself, not yet run."""
         return Step(self.model, batch, halo, self.loss, (self._seed, self._step), self.placement)
+
+    @property
+    def steps_done(self) -> int:
+        """How many estimates have left a trace since `bind`."""
+        return self._step
 
     @cached_property
     def whole(self) -> Batch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.layer_pass import LayerPass
+from lmc.estimators.layer_pass import LayerPass, or_zero
 from lmc.estimators.step import Step, pass_of, trains_before_first
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.model import LinearLayer
@@ -65,7 +66,7 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
     """zˡ and Vˡ of every node, at the parameters as they are.
 
     Args:
-        step: on the batch of all nodes.
+        step: on the batch of all nodes; its halo policy is told what it may keep.
         backward: whether to go on to Vˡ.
     """
     model, whole = step.model, step.batch
@@ -88,6 +89,8 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
     for place in range(1, len(model.layers) + 1):
         at = sent_through(place)
         embeddings.append(at.receive())
+        step.halo.keep_received(place, at.received, at.received_from_batch)
+        step.halo.keep_embeddings(place, embeddings[-1], None)
         is_read = place in jumped or place in read_again
         sent.append(at.message.value if is_read and at.message else nothing)
     if not backward:
@@ -101,17 +104,23 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
     values_only = ParameterGradients(wanted=False)
     for place in range(len(model.layers), 0, -1):
         auxiliaries.insert(0, v)
+        if place < len(model.layers):
+            step.halo.keep_auxiliaries(place, v)
         is_linear = isinstance(model.layers[place - 1], LinearLayer)
         if place == 1 and (is_linear or not trains_before_first(model)):
             break  # nobody asks for what is before the first layer
         at = sent_through(place)
         at.receive()
         if is_linear:
-            v, at_read = at.backward(v, v[:0], values_only, direct.pop(place))
+            before, at_read = at.backward(v, v[:0], values_only, direct.pop(place))
             direct.add_read(at.layer, at_read, widths[: place - 1])
-            continue
-        assert at.message is not None
-        at_own, _ = at.collect(v, values_only)
-        at_messages[place] = add(torch.zeros_like(at.message.value), at_own, direct.pop(place))
-        v = at.message_backward(values_only, at_messages[place])
+        else:
+            assert at.message is not None
+            at_own, _ = at.collect(v, values_only)
+            at.returned = or_zero(at_own, at.message.value)
+            at_messages[place] = add(at.returned, direct.pop(place))
+            before = at.message_backward(values_only, at_messages[place])
+        if place > 1 and at.returned is not None:
+            step.halo.keep_returned(place - 1, at.returned, partial(at.returned_from_batch, v))
+        v = before
     return ExactValues(embeddings, auxiliaries, at_messages)

@@ -7,6 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
+OfRows = Callable[[Tensor], Tensor]
+"""From the numbers of some rows to (rows, width) values."""
+
 
 class HaloPolicy:
     """What replaces the halo's values at one step, and where the batch's values go.
@@ -17,13 +20,50 @@ class HaloPolicy:
     Attributes:
         incomplete_from: the neighbours from which `embeddings` wants incomplete up-to-date values: those in
             `"reach"` (batch and halo), those in the `"batch"`, or None where it wants none.
+        exact_first: whether it wants the first layer's values from all neighbours where they are known: where
+            messages are the features themselves. They are then called incomplete, too.
         reads_losses: whether `auxiliaries` wants the derivatives of the halo's own losses, at Ĥᴸ.
         revisits: whether derivatives at halo rows are asked for; if not, their memory is given back early.
     """
 
     incomplete_from: Literal["reach", "batch"] | None = None
+    exact_first: bool = False
     reads_losses: bool = False
     revisits: bool = False
+
+    # -- sums: what halo rows receive, and what comes back to them ----------------------------------
+
+    def received(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+        """(halo, width) what the halo makes of its messages before the layer's `update`, of which H̃ˡ is made.
+
+        Args:
+            layer: l.
+            incomplete: computes it from the neighbours that `incomplete_from` names.
+        """
+        return incomplete()
+
+    def returned(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+        """(halo, width) the derivatives that come back to the halo's messages, of which Ṽˡ is made.
+
+        Args:
+            layer: l, the boundary before the layer they come back through.
+            incomplete: computes them from the neighbours in reach.
+        """
+        return incomplete()
+
+    def keep_received(self, layer: int, received: Tensor, from_batch: OfRows) -> None:
+        """The place to keep what the batch has received, (batch, width).
+
+        Args:
+            layer: l.
+            received: all of it.
+            from_batch: computes it for some batch rows from their neighbours in the batch alone.
+        """
+
+    def keep_returned(self, layer: int, returned: Tensor, from_batch: OfRows) -> None:
+        """The same of the derivatives that have come back to the batch's messages, of which V̄ˡ is made."""
+
+    # -- values: at the boundaries between layers ---------------------------------------------------
 
     def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
         """(halo, width) Ĥˡ.

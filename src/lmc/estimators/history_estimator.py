@@ -7,12 +7,12 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
-from lmc.estimators.estimator import Estimator, Precision
+from lmc.estimators.estimator import Estimator, Kept, Precision
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History, Remembered
 from lmc.nn.dropout import without_dropout
-from lmc.nn.model import Model
+from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
 
 
@@ -20,8 +20,8 @@ class HistoryEstimator(Estimator):
     """An estimator that remembers values of nodes from when they were last in a batch.
 
     Attributes:
-        embeddings: H̄ˡ by layer l.
-        auxiliaries: V̄ˡ by layer l.
+        embeddings: H̄ˡ by layer l, or the sums that it is made of.
+        auxiliaries: V̄ˡ by layer l, or the sums that it is made of.
         nodes: which nodes have a place in them.
     """
 
@@ -33,9 +33,9 @@ class HistoryEstimator(Estimator):
     def __post_init__(self) -> None:
         checks.one_of("precision", self.precision, Precision)
 
-    def remembered(self, model: Model) -> tuple[range, range]:
+    def remembered(self, model: Model, widths: list[LayerWidths]) -> Kept:
         """Embeddings alone."""
-        return range(1, len(model.layers)), range(0)
+        return Kept({layer: widths[layer - 1].boundary for layer in range(1, len(widths))}, {})
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """Historical embeddings, and no derivatives."""
@@ -46,19 +46,14 @@ class HistoryEstimator(Estimator):
         super().reset()
         dtype = torch.float16 if self.precision == "half" else self.placement.dtype
         self.nodes = Remembered(self.graph.num_nodes, self._outside)
-        count, widths, make = len(self.nodes), self._widths, self._make_history
-        embeddings, auxiliaries = self.remembered(self.model)
-        self.embeddings = {layer: make(count, widths[layer - 1], dtype) for layer in embeddings}
-        self.auxiliaries = {layer: make(count, widths[layer - 1], dtype) for layer in auxiliaries}
+        count, make = len(self.nodes), self._make_history
+        kept = self.remembered(self.model, self._widths)
+        self.embeddings = {layer: make(count, width, dtype) for layer, width in kept.embeddings.items()}
+        self.auxiliaries = {layer: make(count, width, dtype) for layer, width in kept.auxiliaries.items()}
         if self._init == "exact":
             with untouched_statistics(self.model), without_dropout(self.model):
-                step = self.step_on(self.whole, HaloPolicy())
-                exact = exact_values(step, backward=bool(self.auxiliaries))
-            places = self.nodes.places(self.whole.nodes)
-            for layer, history in self.embeddings.items():
-                history.push(places, exact.embeddings[layer - 1])
-            for layer, history in self.auxiliaries.items():
-                history.push(places, exact.auxiliaries[layer - 1])
+                step = self.step_on(self.whole, self.halo_policy(self.whole))
+                exact_values(step, backward=bool(self.auxiliaries))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step and every history."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +15,16 @@ from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.model import Layer, LinearLayer
 from lmc.nn.rows import Rows
 from lmc.sparse import CSR
+
+Neighbours = Literal["graph", "reach", "batch"]
+"""From which of its neighbours a halo row receives."""
+Replaced = Callable[[Callable[[], Tensor]], Tensor]
+"""From what computes incomplete sums to those that take their place."""
+
+
+def computed(incomplete: Callable[[], Tensor]) -> Tensor:
+    """The incomplete sums themselves."""
+    return incomplete()
 
 
 class LayerPass(ABC):
@@ -37,6 +48,10 @@ class LayerPass(ABC):
     """(halo, width) what halo rows send, if something comes back to it."""
     sent_by_halo: Tensor
     """(halo, width) its value; given back at the end of the forward pass, if nothing comes back to it."""
+    received: Tensor
+    """(batch, width) what batch rows make of their messages, before `update`."""
+    returned: Tensor | None = None
+    """(batch, width) what comes back to their messages; known after `backward`."""
 
     def __init__(
         self,
@@ -68,8 +83,21 @@ class LayerPass(ABC):
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
 
     @abstractmethod
-    def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
-        """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach or in the batch alone."""
+    def received_from_batch(self, rows: Tensor) -> Tensor:
+        """(rows, width) of `received`, what some batch rows get from the batch alone."""
+
+    @abstractmethod
+    def returned_from_batch(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
+
+    @abstractmethod
+    def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
+        """(halo, width) eq. (10): H̃ˡ, incomplete, from the neighbours in reach or in the batch alone.
+
+        Args:
+            neighbours: which.
+            replaced: what takes the place of what is received from them.
+        """
 
     def end_forward(self) -> None:
         """Give back the memory of what nothing comes back to."""
@@ -95,8 +123,17 @@ class LayerPass(ABC):
         """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
 
     @abstractmethod
-    def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
-        """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
+    def backward_halo(
+        self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
+    ) -> Tensor:
+        """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach.
+
+        Args:
+            v: (batch, width) V̄ˡ.
+            v_halo: (halo, width) V̂ˡ.
+            from_head: as for `backward`.
+            replaced: what takes the place of what comes back from neighbours.
+        """
 
     def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
         """(halo, any width) the derivative at `initial_halo`; here nothing, since nothing reads it."""
@@ -110,7 +147,7 @@ class LayerPass(ABC):
     def message_backward(self, gradients: ParameterGradients, *derivatives: Tensor | None) -> Tensor:
         """(batch, width) V̄ˡ⁻¹, of derivatives at the message that add up."""
         assert self.message is not None
-        at_message = _or_zero(add(None, *derivatives), self.message.value)
+        at_message = or_zero(add(None, *derivatives), self.message.value)
         parameters = self.layer.parameters()
         (before,) = gradients.vjp(self.message, at_message, parameters, *self.message.inputs)
         return before
@@ -118,7 +155,7 @@ class LayerPass(ABC):
     def halo_message_backward(self, *derivatives: Tensor | None) -> Tensor:
         """(halo, width) Ṽˡ⁻¹, of derivatives at the message that add up."""
         assert self.halo_message is not None
-        at_message = _or_zero(add(None, *derivatives), self.halo_message.value)
+        at_message = or_zero(add(None, *derivatives), self.halo_message.value)
         return self.halo_message.vjp(at_message, *self.halo_message.inputs)[0]
 
 
@@ -141,33 +178,60 @@ class LinearPass(LayerPass):
     def receive(self) -> Tensor:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
         if self.constant:
-            received = self.batch.received_features(self.layer.aggregation)
+            self.received = self.batch.received_features(self.layer.aggregation)
         else:
-            received = self._aggregated(self.batch.block(self.layer.aggregation))
-        own = received[:, :0]
+            self.received = self._aggregated(self.batch.block(self.layer.aggregation))
+        own = self.received[:, :0]
         if self.layer.reads_own:
             assert self.message is not None
             own = self.message.value
-        self.update = Computed(partial(self.layer.update_at, self.rows), received, own, self.initial)
+        self.update = Computed(partial(self.layer.update_at, self.rows), self.received, own, self.initial)
         return self.update.value
 
-    def receive_halo(self, neighbours: Literal["reach", "batch"]) -> Tensor:
-        """(halo, width) eq. (10): H̃ˡ, incomplete; from the batch alone, not even from the node itself."""
-        if self.keep_halo and neighbours == "reach":
-            return self._received_by_halo().value
-        block = self.batch.halo_block(self.layer.aggregation)
-        if neighbours == "batch":
-            block = block.keep(block.indices < self.batch.num_nodes)
-        with torch.no_grad():
-            given = self._aggregated(block), self.sent_by_halo, self.initial_halo
-            return self.layer.update_at(self.halo_rows, *given)
+    def received_from_batch(self, rows: Tensor) -> Tensor:
+        """(rows, width) of `received`, what some batch rows get from the batch alone."""
+        return self._aggregated(self._within(self.batch.block(self.layer.aggregation), rows))
 
-    def _received_by_halo(self) -> Computed:
+    def returned_from_batch(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
+        return self._within(self.batch.transposed_block(self.layer.aggregation), rows).times(v, v[:0])
+
+    def _within(self, block: CSR, rows: Tensor) -> CSR:
+        """Some rows of a block, without what comes from the halo."""
+        some = block.take(rows)
+        return some.keep(some.indices < self.batch.num_nodes)
+
+    def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
+        """(halo, width) eq. (10): H̃ˡ, incomplete; from the batch alone, not even from the node itself.
+
+        From all of the graph it is complete, where messages are the features.
+        """
+
+        def received() -> Tensor:
+            if neighbours == "graph":
+                return self.batch.features_received_by_halo(self.layer.aggregation)
+            block = self.batch.halo_block(self.layer.aggregation)
+            if neighbours == "batch":
+                block = block.keep(block.indices < self.batch.num_nodes)
+            return self._aggregated(block)
+
+        if self.keep_halo and neighbours == "reach":
+            return self._updated_halo(partial(replaced, received)).value
+        sums = replaced(received)
+        own = self.sent_by_halo if self.layer.reads_own else sums[:, :0]
+        with torch.no_grad():
+            return self.layer.update_at(self.halo_rows, sums, own, self.initial_halo)
+
+    def _updated_halo(self, received: Callable[[], Tensor] | None = None) -> Computed:
         """The halo's update; made once, when its values are mixed or when it first sends derivatives."""
         if self.halo_update is None:
-            received = self._aggregated(self.batch.halo_block(self.layer.aggregation))
+            sums = (
+                self._aggregated(self.batch.halo_block(self.layer.aggregation))
+                if received is None
+                else received()
+            )
             update = partial(self.layer.update_at, self.halo_rows)
-            self.halo_update = Computed(update, received, self.sent_by_halo, self.initial_halo)
+            self.halo_update = Computed(update, sums, self.sent_by_halo, self.initial_halo)
         return self.halo_update
 
     def _aggregated(self, block: CSR) -> Tensor:
@@ -183,11 +247,11 @@ class LinearPass(LayerPass):
         halo are added up first, and go through it as batch rows.
         """
         at_own, at_initial = self.collect(v, gradients)
-        arriving = self.batch.transposed_block(self.layer.aggregation).times(v, v_halo)
-        at_message = self._returned(self.update, arriving)
+        self.returned = self.batch.transposed_block(self.layer.aggregation).times(v, v_halo)
+        at_message = self._through_update(self.update, self.returned)
         return self.message_backward(gradients, at_message, at_own, from_head), at_initial
 
-    def _returned(self, update: Computed, arriving: Tensor) -> Tensor:
+    def _through_update(self, update: Computed, arriving: Tensor) -> Tensor:
         """(rows, width) the derivative at the messages of the rows of an update."""
         return self.layer.returned(arriving, lambda v: update.vjp(v, update.inputs[0])[0])
 
@@ -197,20 +261,23 @@ class LinearPass(LayerPass):
         at_own, at_initial = gradients.vjp(self.update, v, self.layer.parameters(), own, initial)
         return at_own, at_initial
 
-    def backward_halo(self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None) -> Tensor:
+    def backward_halo(
+        self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
+    ) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
-        arriving = self.batch.transposed_halo_block(self.layer.aggregation).times(v, v_halo)
-        by_halo = self._received_by_halo()
-        at_message = self._returned(by_halo, arriving)
+        arriving = replaced(lambda: self.batch.transposed_halo_block(self.layer.aggregation).times(v, v_halo))
+        by_halo = self._updated_halo()
+        at_message = self._through_update(by_halo, arriving)
         (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
         return self.halo_message_backward(at_message, at_own, from_head)
 
     def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
         """(halo, any width) the derivative at `initial_halo`."""
-        by_halo = self._received_by_halo()
+        by_halo = self._updated_halo()
         (at_read,) = by_halo.vjp(v_halo, by_halo.inputs[2])
         return at_read
 
 
-def _or_zero(derivative: Tensor | None, like: Tensor) -> Tensor:
+def or_zero(derivative: Tensor | None, like: Tensor) -> Tensor:
+    """The derivative; zero where there is none."""
     return torch.zeros_like(like) if derivative is None else derivative

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import Precision
+from lmc.estimators.beta import SCORES, Beta, FixedBeta, FoundBeta, Score
+from lmc.estimators.estimator import Kept, Precision
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
-from lmc.nn.model import Model
+from lmc.estimators.history_estimator import HistoryEstimator
+from lmc.estimators.mixed_halo import MixedSums, MixedValues
+from lmc.estimators.step import first_messages_are_features
+from lmc.nn.model import LayerWidths, Model
 
-Score = Literal["x^2", "2x-x^2", "x", "1", "sin"]
-
-SCORES: dict[Score, Callable[[Tensor], Tensor]] = {
-    "x^2": torch.square,
-    "2x-x^2": lambda x: 2 * x - x.square(),
-    "x": torch.clone,
-    "1": torch.ones_like,
-    "sin": torch.sin,
-}
+Mix = Literal["values", "sums"]
+MakeBeta = Callable[[], Beta]
+PRIORS: tuple[Score, Score] = ("x^2", "2x^2")
+"""β forward and backward before anything is found: the best of all fixed ones."""
 
 
 @dataclass
@@ -34,15 +32,22 @@ class LMC(HistoryEstimator):
 
         Ĥ = (1 - β) H̄ + β H̃,  V̂ = (1 - β) V̄ + β Ṽ,  β = alpha score(x)
 
-    where x is the share of a halo node's neighbours that are in the batch or the halo.
+    where x is the share of a halo node's neighbours that are in the batch or the halo. With a number as
+    `alpha` that is the paper's method. By default it goes beyond that in two ways: what is remembered and
+    mixed are the sums of messages that values are made of, so that the parameters in every value are those
+    of now (where the first layer adds up features, its sums are known and exact); and β is found by least
+    squares from what batches show, layer by layer, see `found_beta`.
 
     Args:
-        alpha: in [0, 1]. At 0 the halo needs no computation of its own.
-        score: `"x^2"`, `"2x-x^2"`, `"x"`, `"1"` or `"sin"`.
+        alpha: in [0, 1], or `"auto"`: β is found. At 0 only history is taken.
+        score: of a number `alpha`: `"x^2"`, `"2x^2"` (at most 1), `"2x-x^2"`, `"x"`, `"1"` or `"sin"`.
+        backward_score: of derivatives; None for the same.
         compensate_forward: whether embeddings are mixed (C_f); if not, they are historical.
         compensate_backward: whether derivatives come from the halo (C_b); if not, they are dropped, as in
             GAS.
         precision: of the histories, `"full"` (the features' type) or `"half"`.
+        mix: of `"values"`, as in the paper, or of the `"sums"` they are made of; None for sums where β is
+            found, for values where alpha is a number.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -51,72 +56,98 @@ class LMC(HistoryEstimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
-    alpha: float = 0.4
+    alpha: float | Literal["auto"] = "auto"
     score: Score = "2x-x^2"
     compensate_forward: bool = True
     compensate_backward: bool = True
     precision: Precision = "full"
+    backward_score: Score | None = None
+    mix: Mix | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= checks.real("alpha", self.alpha) <= 1:
-            raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1]")
+        if self.alpha == "auto":
+            for name, default in (("score", "2x-x^2"), ("backward_score", None)):
+                if (given := getattr(self, name)) != default:
+                    raise ArgumentError(
+                        f"{name}={given!r}: is of a number alpha; alpha='auto' finds β itself"
+                    )
+            if self.mix == "values":
+                raise ArgumentError("mix='values': β is found for sums; alpha must be a number in [0, 1]")
+        elif not 0 <= checks.real("alpha", self.alpha) <= 1:
+            raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1] or 'auto'")
         checks.one_of("score", self.score, Score)
+        if self.backward_score is not None:
+            checks.one_of("backward_score", self.backward_score, Score)
+        if self.mix is not None:
+            checks.one_of("mix", self.mix, Mix)
         for name in ("compensate_forward", "compensate_backward"):
             checks.truth(name, getattr(self, name))
 
-    def remembered(self, model: Model) -> tuple[range, range]:
+    @property
+    def mixes_sums(self) -> bool:
+        """Whether histories are of sums."""
+        return self.mix == "sums" or self.alpha == "auto"
+
+    def remembered(self, model: Model, widths: list[LayerWidths]) -> Kept:
         """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it.
 
         Auxiliaries of the first layer serve what comes before its aggregation: without parameters there,
         nothing would read them. Parameters that are frozen count, since they may be thawed.
         """
-        if not self.compensate_backward:
-            return super().remembered(model)
-        depth = len(model.layers)
-        return range(1, depth + 1), range(1 if model.parameters_before_first else 2, depth)
+        depth, sums = len(widths), self.mixes_sums
+        embeddings = range(1, depth + 1 if self.compensate_backward else depth)
+        auxiliaries = range(
+            1 if model.parameters_before_first else 2, depth if self.compensate_backward else 0
+        )
+        if not sums:
+            return Kept(
+                {layer: widths[layer - 1].boundary for layer in embeddings},
+                {layer: widths[layer - 1].boundary for layer in auxiliaries},
+            )
+        known = 1 if first_messages_are_features(model) else 0
+        return Kept(
+            {layer: widths[layer - 1].received for layer in embeddings if layer > known},
+            {layer: widths[layer].returned for layer in auxiliaries},
+        )
+
+    def reset(self) -> None:
+        """Forget all histories, and the β that was found."""
+        kept = self.remembered(self.model, self._widths)
+        forward, backward = self._make_betas()
+        mixes_forward = self.alpha != 0 and self.compensate_forward
+        self.forward_beta = {layer: forward() for layer in kept.embeddings if mixes_forward}
+        self.backward_beta = {layer: backward() for layer in kept.auxiliaries if self.alpha != 0}
+        super().reset()
+
+    def _make_betas(self) -> tuple[MakeBeta, MakeBeta]:
+        """What makes the β of a layer, forward and backward."""
+        if self.alpha == "auto":
+            return partial(FoundBeta, SCORES[PRIORS[0]]), partial(FoundBeta, SCORES[PRIORS[1]])
+        scores = SCORES[self.score], SCORES[self.backward_score or self.score]
+        return partial(FixedBeta, self.alpha, scores[0]), partial(FixedBeta, self.alpha, scores[1])
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """Mixes by the β of this batch."""
-        return MixedHalo(self, batch)
+        return MixedSums(self, batch) if self.mixes_sums else MixedValues(self, batch)
 
     def prepare(self, batch: Batch) -> None:
         """Build what a step will read, of halo rows too where their values are mixed."""
-        self.model.prepare(batch, halo=self.alpha > 0)
-        if self.alpha > 0:
-            _ = batch.local_degree
+        self.model.prepare(batch, halo=self.alpha != 0)
+        if self.alpha != 0:
+            _ = batch.local_share
 
-    def beta(self, batch: Batch) -> Tensor:
-        """(halo, 1) how much of the up-to-date value each halo node takes (appendix A.4)."""
-        share = batch.local_degree.to(self.placement.dtype) / batch.global_degree
-        return self.alpha * SCORES[self.score](share)[:, None]
+    def state_dict(self) -> dict[str, Tensor]:
+        """The step, every history, and what β was found from."""
+        return super().state_dict() | {name: beta.sums for name, beta in self._found().items()}
 
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
+        super().load_state_dict(state)
+        for name, beta in self._found().items():
+            beta.sums.copy_(state[name])
 
-class MixedHalo(HistoricalHalo):
-    """Equations (9) and (12) at one step."""
-
-    def __init__(self, estimator: LMC, batch: Batch) -> None:
-        super().__init__(estimator, batch)
-        mixes = estimator.alpha > 0
-        self._beta = estimator.beta(batch) if mixes else None
-        self.incomplete_from = "reach" if mixes and estimator.compensate_forward else None
-        self.reads_losses = estimator.compensate_backward
-        self.revisits = mixes and estimator.compensate_backward
-
-    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
-        """(halo, width) eq. (9)."""
-        historical = super().embeddings(layer, z, None)
-        if self._beta is None or incomplete is None:
-            return historical
-        return (1 - self._beta) * historical + self._beta * incomplete
-
-    def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
-        """(halo, width) eq. (12); at the last layer, the derivatives of the halo's own losses."""
-        if not self.reads_losses:
-            return None
-        if layer not in self._auxiliaries:
-            return incomplete()
-        historical = self.historical(self._auxiliaries, layer)
-        if self._beta is None:
-            return historical
-        return (1 - self._beta) * historical + self._beta * incomplete()
+    def _found(self) -> dict[str, FoundBeta]:
+        forward = {f"beta.forward.{layer}": beta for layer, beta in self.forward_beta.items()}
+        backward = {f"beta.backward.{layer}": beta for layer, beta in self.backward_beta.items()}
+        return {name: beta for name, beta in (forward | backward).items() if isinstance(beta, FoundBeta)}

@@ -83,8 +83,12 @@ class Step:
         model, halo, depth = self.model, self.halo, len(self.model.layers)
         constant, read_again = first_messages_are_features(model), model.read_again
         updates_halo = halo.incomplete_from is not None or halo.revisits
+        exact_first = constant and halo.exact_first
         reads_input = model.reads_initial or 1 in read_again
-        reads_halo = not constant or halo.incomplete_from is not None or (reads_input and halo.revisits)
+        if exact_first:
+            reads_halo = model.layers[0].reads_own or (reads_input and updates_halo)
+        else:
+            reads_halo = not constant or halo.incomplete_from is not None or (reads_input and halo.revisits)
         reads_batch = reads_halo or reads_input or model.layers[0].reads_own
 
         # Line 5. Ĥ⁰ is exact: it depends on the node's own features alone.
@@ -111,8 +115,10 @@ class Step:
             sent_by_halo.append(at.sent_by_halo if is_read and updates_halo else self._nothing())
             del z, z_halo  # the memory of the halo, before anything is received
             z, z_halo = at.receive(), None  # line 7: eq. (8)
+            halo.keep_received(place, at.received, at.received_from_batch)
             if place < depth or halo.reads_losses:  # line 8: eqs. (10) and (9)
-                incomplete = at.receive_halo(halo.incomplete_from) if halo.incomplete_from else None
+                known = "graph" if exact_first and place == 1 else halo.incomplete_from
+                incomplete = at.receive_halo(known, partial(halo.received, place)) if known else None
                 z_halo = halo.embeddings(place, z, incomplete)
             halo.keep_embeddings(place, z, z_halo)
             at.end_forward()
@@ -151,13 +157,17 @@ class Step:
                     direct_halo.add_read(at.layer, at.read_by_halo_backward(v_halo), widths)
             else:
                 at_initial = add(at_initial, at_read)
-            incomplete = partial(at.backward_halo, v, v_halo, direct_halo.pop(place + 1))
+            if at.returned is not None:
+                halo.keep_returned(place, at.returned, partial(at.returned_from_batch, v))
+            replaced = partial(halo.returned, place)
+            incomplete = partial(at.backward_halo, v, v_halo, direct_halo.pop(place + 1), replaced)
             before = add(before, halo.back_to_batch(place, incomplete))
             halo.keep_auxiliaries(place, before)
             # The halo is read in the first layer only where something before that is trained.
             is_read = place > 1 or before_first_is_trained
             v_halo = self._auxiliaries(place, before, incomplete) if is_read else before[:0]  # line 13
             v = before
+            del incomplete  # and with it what the layer has kept
 
         first = passes.pop()
         if not before_first_is_trained:

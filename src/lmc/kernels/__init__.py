@@ -8,6 +8,7 @@ and nowhere else; `LMC_KERNELS=plain` in the environment asks for the twins.
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import torch
@@ -28,3 +29,9 @@ def kernels_for(*tensors: Tensor | None) -> Any:
     from lmc.kernels import fast
 
     return fast
+
+
+def compiled_seconds() -> float:
+    """How long loops were compiled in this process, by whatever thread."""
+    compilation = sys.modules.get("lmc.kernels.compilation")  # it loads numba: not before it is needed
+    return 0.0 if compilation is None else float(compilation.COMPILATIONS.seconds())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,15 +28,37 @@ def loop(function: Loop) -> Loop:
     return compiled
 
 
-class _Announce(event.Listener):
-    """Says, once, why the first step takes longer; what is found in the cache is not compiled."""
+class _Compilations(event.Listener):
+    """Says, once, why the first step takes longer, and takes the time; what is in the cache is not compiled.
+
+    Numba compiles one loop at a time, whatever the number of threads; within it, loops that it calls.
+    """
+
+    def __init__(self) -> None:
+        self._depth, self._began, self._before = 0, 0.0, 0.0
+        self._lock = threading.Lock()
 
     def on_start(self, event: Any) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._began = time.perf_counter()
+            self._depth += 1
         if event.data["dispatcher"].py_func.__module__.startswith("lmc."):
             _say_it()
 
     def on_end(self, event: Any) -> None:
-        """Nothing to say."""
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._before += time.perf_counter() - self._began
+
+    def seconds(self) -> float:
+        """So far, what is under way included."""
+        with self._lock:
+            return self._before + (time.perf_counter() - self._began if self._depth else 0.0)
+
+
+COMPILATIONS = _Compilations()
 
 
 @cache
@@ -46,7 +70,7 @@ def _prepare() -> None:
     """Give numba a folder for compiled kernels that can be written, whatever is read-only."""
     if not os.environ.get("NUMBA_CACHE_DIR"):
         numba.config.CACHE_DIR = str(_writable(cache_folder() / "kernels"))  # type: ignore[attr-defined]
-    event.register("numba:compile", _Announce())  # type: ignore[no-untyped-call]
+    event.register("numba:compile", COMPILATIONS)  # type: ignore[no-untyped-call]
 
 
 def _writable(folder: Path) -> Path:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.batch import Batch, Edges
-from lmc.nn.model import Layer
+from lmc.nn.model import Layer, LayerWidths
 from lmc.nn.module_context import running_on
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
@@ -50,6 +50,10 @@ class ConvolutionLayer(Layer):
         """The convolution, or the parts of it that are called where `call` takes it apart."""
         is_whole = type(self).call is ConvolutionLayer.call
         return [self.conv] if is_whole else list(self.conv.children())
+
+    def widths(self, graph: Graph, message: int, boundary: int) -> LayerWidths:
+        """What is received is as wide as the boundary, and what comes back as the message."""
+        return LayerWidths(message, boundary, boundary, message)
 
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the lists of messages."""

@@ -25,7 +25,7 @@ from lmc.nn.linear_convolutions import (
     UnitLength,
 )
 from lmc.nn.locality import check_locality, input_width
-from lmc.nn.model import Layer, Model
+from lmc.nn.model import Layer, Model, ModelWidths
 from lmc.nn.module_context import running_on, untouched_statistics
 from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
 from lmc.nn.random_relu import RandomReLU
@@ -126,12 +126,12 @@ class GNN(Model):
         """(rows, width) what a GCN2Conv or a FAConv reads: what the encoder gives."""
         return encoded if self.reads_initial else encoded[:, :0]
 
-    def widths(self, graph: Graph) -> list[int]:
-        """The widths of every boundary and of a prediction; a module that cannot work is refused."""
+    def all_widths(self, graph: Graph) -> ModelWidths:
+        """The widths of all its values; a module that cannot work is refused."""
         self._check_hooks()
         self._tried = self._tried or check_locality(self, graph.num_features, graph)
         with untouched_statistics(self):
-            widths = super().widths(graph)
+            widths = super().all_widths(graph)
         if not self._compared:
             check_cuts(self, graph)
             self._compared = True

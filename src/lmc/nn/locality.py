@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lmc.data.batch import Edges
 from lmc.errors import ArgumentError
-from lmc.files import one_line
+from lmc.files import raised_text
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.inference import evaluating
 from lmc.nn.linear_convolutions import GINConvLayer
@@ -269,7 +269,7 @@ def called(title: str, model: nn.Module, function: Any, *given: Any) -> Tensor:
         with untouched_statistics(model):  # which also change weights that are normalised by the last call
             out = function(*given)
     except Exception as error:  # modules of users may raise anything
-        raise _FailedError(f"{title} ({one_line(error)})") from None
+        raise _FailedError(f"{title}: raised {raised_text(error)}") from error
     if not isinstance(out, Tensor):
         raise _FailedError(f"{title}: gives a {type(out).__name__}; must be a tensor")
     return out

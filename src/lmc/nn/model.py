@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
+from lmc.data.typed_adjacency import TYPED
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
@@ -37,6 +38,29 @@ if TYPE_CHECKING:
 
 MOST_LAYERS = 1000
 """More are a mistake, or a file that asks for all the memory there is."""
+
+
+class LayerWidths(NamedTuple):
+    """How wide a layer's values are.
+
+    Attributes:
+        message: what a node sends.
+        received: what it makes of messages that arrive, before `update`.
+        boundary: z after the layer.
+        returned: what it makes of derivatives that come back, before they go through the message.
+    """
+
+    message: int
+    received: int
+    boundary: int
+    returned: int
+
+
+class ModelWidths(NamedTuple):
+    """How wide the values of every layer are, and a prediction."""
+
+    layers: list[LayerWidths]
+    prediction: int
 
 
 class Layer(nn.Module, ABC):
@@ -68,6 +92,10 @@ class Layer(nn.Module, ABC):
         if len(found) > 1:
             return torch.cat(found, dim=1)
         return found[0] if found else initial
+
+    @abstractmethod
+    def widths(self, graph: Graph, message: int, boundary: int) -> LayerWidths:
+        """Of its values, where messages and the boundary after it have these widths."""
 
     def prepare_graph(self, graph: Graph) -> None:
         """Build what the layer will read of a graph in every step, ahead of the first; here, nothing."""
@@ -103,6 +131,11 @@ class LinearLayer(Layer):
 
     aggregation: Norm = "gcn"
     reads_own: bool = True
+
+    def widths(self, graph: Graph, message: int, boundary: int) -> LayerWidths:
+        """Sums are as wide as what is added up; of a stacked aggregation, side by side."""
+        stacked = graph.num_edge_types if self.aggregation in TYPED else 1
+        return LayerWidths(message, stacked * message, boundary, stacked * boundary)
 
     def prepare_graph(self, graph: Graph) -> None:
         """Normalise the adjacency, for both directions."""
@@ -210,15 +243,20 @@ class Model(nn.Module):
             layer.prepare(batch, halo)
 
     def widths(self, graph: Graph) -> list[int]:
-        """The widths of every boundary and of a prediction, found by sending one node through alone.
+        """The widths of every boundary and of a prediction.
 
         >>> import lmc
         >>> graph = lmc.synthetic(nodes=100, features=64)
         >>> lmc.GCN(64, 32, 10, layers=3).widths(graph)
         [32, 32, 10, 10]
         """
+        layers, prediction = self.all_widths(graph)
+        return [*(layer.boundary for layer in layers), prediction]
+
+    def all_widths(self, graph: Graph) -> ModelWidths:
+        """The widths of all its values, found by sending one node through alone."""
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
-        widths, seen = list[int](), list[Tensor]()
+        widths, seen = list[LayerWidths](), list[Tensor]()
         try:
             with torch.no_grad():
                 z = self.encoder(graph.x[:1], rows)
@@ -227,9 +265,9 @@ class Model(nn.Module):
                     message, read = layer.message(z, rows), layer.what_it_reads(seen, initial)
                     seen.append(message)
                     z = layer.of_one(graph, message, read)
-                    widths.append(z.shape[1])
+                    widths.append(layer.widths(graph, message.shape[1], z.shape[1]))
                 read_by_head = [*(seen[place - 1] for place in self.jumped_to), z]
-                return [*widths, self.read(read_by_head, rows).shape[1]]
+                return ModelWidths(widths, self.read(read_by_head, rows).shape[1])
         except (ArgumentError, GraphError):
             raise
         except Exception as error:  # modules of users may raise anything
@@ -299,11 +337,11 @@ def in_type_of(model: Model, graph: Graph) -> Graph:
     return graph.to(own) if own in (torch.float32, torch.float64) else graph
 
 
-def boundary_widths(model: Model, graph: Graph) -> list[int]:
-    """The width of every boundary; ArgumentError where the model is not one for this graph."""
+def layer_widths(model: Model, graph: Graph) -> list[LayerWidths]:
+    """The widths of every layer's values; ArgumentError where the model is not one for this graph."""
     check_model(model)
     _check_parameters(model)
-    *widths, out = model.widths(graph)
+    widths, out = model.all_widths(graph)
     if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
         raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
     return widths

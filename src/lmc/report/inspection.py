@@ -153,8 +153,8 @@ def inspect(
     Args:
         graph: the graph.
         parts: numbers of clusters to cut it into by METIS. From each come batches of a half, an eighth and a
-            fortieth of the clusters, one cluster at least. None for 80, or fewer on a small graph, after the
-            batches of a run that is not told how to make them.
+            fortieth of the clusters, one cluster at least. None for the batches of a run
+            that is not told how to make them, and the first two of 80 clusters, or fewer on a small graph.
         hidden: hidden width of the GCN that memory is estimated for.
         layers: its number of layers.
 
@@ -163,7 +163,7 @@ def inspect(
     >>> found.nodes, found.edges, found.components, found.split.train
     (1000, 9374, 1, 501)
     >>> [(holding.parts, holding.parts_per_batch) for holding in found.holdings]
-    [(32, 16), (40, 20), (40, 5), (40, 1)]
+    [(32, 16), (40, 20), (40, 5)]
     """
     hidden, layers = (
         checks.whole_number("hidden", hidden, 1),
@@ -176,6 +176,8 @@ def inspect(
         chosen = _holdings(graph, choice.parts, widths, [choice.parts_per_batch])
     parts = [checks.whole_number(f"parts[{i}]", number, 1) for i, number in enumerate(parts)]
     others = [holding for number in parts for holding in _holdings(graph, number, widths)]
+    if chosen:  # three in all, which a terminal has room for
+        others = [holding for holding in others if holding not in chosen][:2]
     components, largest_component = _components(graph)
     return Inspection(
         nodes=graph.num_nodes,
@@ -193,7 +195,7 @@ def inspect(
         homophily=_homophily(graph),
         model=(hidden, layers),
         choice=choice,
-        holdings=(*chosen, *(holding for holding in others if holding not in chosen)),
+        holdings=(*chosen, *others),
     )
 
 

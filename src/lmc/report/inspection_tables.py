@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from rich.filesize import decimal
 from rich.table import Table
 
-from lmc.report.inspection import Inspection
+from lmc.report.inspection import Holding, Inspection, PerBatch
 
 
 def tables_of(inspection: Inspection) -> list[Table]:
@@ -63,19 +65,30 @@ def _batch_table(found: Inspection) -> Table:
     if found.holdings:
         caption += f"; histories take {decimal(found.holdings[0].need.histories)} besides"
     caption += f". A run without --parts has batches of {found.choice.reason}"
+    # A column for each way to make batches, and large numbers in two lines: it fits into 60 columns.
     table = Table(title="What a batch holds: mean (largest)", caption=caption)
-    for column in ("clusters", "batches", "nodes", "halo", "messages", "inside", "a step"):
-        table.add_column(column, justify="right")
+    table.add_column("clusters")
     for holding in found.holdings:
-        # In two lines, so that the table fits into 80 columns.
-        table.add_row(
-            f"{holding.parts_per_batch:,} of {holding.parts:,}",
-            f"{holding.batches:,}",
-            *(f"{s.mean:,.0f}\n({s.largest:,})" for s in (holding.nodes, holding.halo, holding.messages)),
-            _percent(holding.inside),
-            decimal(holding.need.step),
-        )
+        table.add_column(f"{holding.parts_per_batch:,} of {holding.parts:,}", justify="right")
+    for name, values in _by_row(found.holdings).items():
+        table.add_row(name, *values)
     return table
+
+
+def _by_row(holdings: Sequence[Holding]) -> dict[str, list[str]]:
+    """What batches hold, row by row, a value for each way to make them."""
+
+    def both(of: Callable[[Holding], PerBatch]) -> list[str]:
+        return [f"{of(each).mean:,.0f}\n({of(each).largest:,})" for each in holdings]
+
+    return {
+        "batches": [f"{each.batches:,}" for each in holdings],
+        "nodes": both(lambda each: each.nodes),
+        "halo": both(lambda each: each.halo),
+        "messages": both(lambda each: each.messages),
+        "inside": [_percent(each.inside) for each in holdings],
+        "a step": [decimal(each.need.step) for each in holdings],
+    }
 
 
 def _facts(title: str, facts: dict[str, str]) -> Table:

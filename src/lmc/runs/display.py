@@ -22,6 +22,7 @@ from rich.table import Table
 from lmc import checks
 from lmc.runs.notebook import NotebookOutput, in_notebook
 from lmc.runs.progress_line import ProgressLine, epoch_texts
+from lmc.tidying import tidying
 from lmc.training.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class PlainLines(Display):
     def __init__(self, title: str = "") -> None:
         self._title = f"{title}: " if title else ""
         self._phase_began: float | None = None
+        self._tidying = tidying(self._end_phase)  # so that what is said of a signal has its own line
+
+    def __enter__(self) -> PlainLines:
+        self._tidying.__enter__()
+        return self
 
     def on_phase(self, phase: str) -> None:
         """Say what begins; its seconds follow at its end."""
@@ -123,7 +129,7 @@ class PlainLines(Display):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_phase()
+        self._tidying.__exit__(kind, error, trace)
 
     def _end_phase(self) -> None:
         if self._phase_began is not None:
@@ -170,9 +176,9 @@ class LiveLine(_Moving):
         return self
 
     def on_end(self, training: Training) -> None:
-        """Leave the last line standing."""
+        """Leave the last line standing, unless nothing was done."""
         super().on_end(training)
-        self._live.transient = False
+        self._live.transient = self.line.done == 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

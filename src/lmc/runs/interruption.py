@@ -11,6 +11,14 @@ from typing import Any
 
 from lmc.training.loop import Training
 
+_told: list[int] = []
+"""The signals that have ended runs of this process."""
+
+
+def last_signal() -> int:
+    """What ended the last run that was interrupted: SIGINT, unless it was another signal."""
+    return _told[-1] if _told else int(signal.SIGINT)
+
 
 @contextmanager
 def ended_by(training: Training, signals: Sequence[signal.Signals]) -> Iterator[None]:
@@ -24,6 +32,7 @@ def ended_by(training: Training, signals: Sequence[signal.Signals]) -> Iterator[
 
     def stop(number: int, frame: FrameType | None) -> None:
         training.stop("interrupted")
+        _told.append(number)
         signal.signal(number, before[number])
 
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signals}

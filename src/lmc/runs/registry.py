@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmc.checks import one_of
 from lmc.errors import ArgumentError
-from lmc.files import one_line
+from lmc.files import one_line, place_in_own_code, raised_text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -99,7 +99,8 @@ class OwnKind(ModelKind):
         try:
             found = _imported(self.path)
         except Exception as error:  # a module of a user may raise anything
-            raise ArgumentError(f"model {self.path!r}: cannot be imported ({one_line(error)})") from None
+            why = one_line(error) if place_in_own_code(error) is None else raised_text(error)
+            raise ArgumentError(f"model {self.path!r}: cannot be imported ({why})") from error
         if not callable(found):
             raise ArgumentError(f"model {self.path!r}: is a {type(found).__name__}; must be a function")
         return found
@@ -115,7 +116,10 @@ class OwnKind(ModelKind):
             signature(load).bind(*widths, **options)
         except TypeError as error:
             raise ArgumentError(f"model {self.path!r}: {one_line(error)}") from None
-        built: nn.Module = load(*widths, **options)
+        try:
+            built: nn.Module = load(*widths, **options)
+        except Exception as error:  # it may raise anything
+            raise ArgumentError(f"model {self.path!r}: raised {raised_text(error)}") from error
         return built
 
 

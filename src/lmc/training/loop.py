@@ -24,6 +24,7 @@ from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
+from lmc.kernels import compiled_seconds
 from lmc.nn.inference import predict
 from lmc.nn.model import Model, check_model, in_type_of
 from lmc.nn.weights import weights_of
@@ -73,6 +74,11 @@ def prepare_training(
     outside = ever_outside(sampler)
     estimator.bind(model, graph, options.init, options.loss, options.seed, outside=outside)
     return Training(graph, model, estimator, sampler, options, callbacks)
+
+
+def _training_clock() -> float:
+    """Seconds that stand still while kernels are compiled, which happens once and is no part of training."""
+    return time.perf_counter() - compiled_seconds()
 
 
 def _no_estimator(given: object) -> str:
@@ -193,7 +199,7 @@ class Training:
     def _train_epoch(self, coming: Iterator[Batch]) -> None:
         self.model.train()
         while self.step < self.sampler.steps:
-            start = time.perf_counter()
+            start = _training_clock()
             batch = next(coming)
             self._optimizer.zero_grad()
             loss = self.estimator.backward(batch)
@@ -207,7 +213,7 @@ class Training:
                 raise self._lost(f"the optimizer fails ({one_line(error)})", self.step + 1) from None
             self.step += 1
             self._loss += loss / batch.scale
-            self._seconds += time.perf_counter() - start
+            self._seconds += _training_clock() - start
             self._wall_at_step = self.wall_seconds
             for callback in self.callbacks:
                 callback.on_step(self, loss)

@@ -14,7 +14,7 @@ from lmc.errors import ArgumentError
 from lmc.estimators.backward_sgd import BackwardSGD
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.lmc import LMC
-from lmc.nn.model import Model, boundary_widths
+from lmc.nn.model import Model, layer_widths
 from lmc.training.memory_need import need
 
 
@@ -24,7 +24,9 @@ class RunNeeds:
     def __init__(self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int) -> None:
         self.graph, self.model, self.estimator = graph, model, estimator
         self.remembered_nodes = remembered_nodes
-        self.widths = boundary_widths(model, graph)
+        widths = layer_widths(model, graph)
+        self.widths = [layer.boundary for layer in widths]
+        self.kept = estimator.remembered(model, widths).width
         self.entries = graph.adjacency.num_entries
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
@@ -37,7 +39,7 @@ class RunNeeds:
             halo,
             self.graph.num_nodes,
             itemsize,
-            self.estimator.remembered(self.model),
+            self.kept,
             messages,
             2 if self.estimator.precision == "half" else itemsize,
             self.remembered_nodes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ def need(
     halo_nodes: int,
     num_nodes: int,
     itemsize: int = 4,
-    remembered: tuple[Iterable[int], Iterable[int]] | None = None,
+    kept: int | None = None,
     messages: int = 0,
     history_itemsize: int | None = None,
     remembered_nodes: int | None = None,
@@ -75,9 +75,8 @@ def need(
         halo_nodes: their neighbours outside.
         num_nodes: nodes in the graph.
         itemsize: bytes of a number in the computation.
-        remembered: the layers, from 1 to L, whose embeddings and whose auxiliaries are kept, as
-            `remembered(model)` of an estimator gives them. None for those of LMC and a GCN: 1 .. L and
-            2 .. L - 1.
+        kept: numbers that histories have of a node, `remembered(...).width` of an estimator. None for those
+            of the paper's LMC and a GCN: embeddings 1 .. L, auxiliaries 2 .. L - 1.
         messages: entries of the batch's blocks.
         history_itemsize: bytes of a number in the histories; None for `itemsize`.
         remembered_nodes: nodes that histories are kept of; None for all.
@@ -86,9 +85,7 @@ def need(
     Need(histories=547316576, step=61497856)
     """
     _check_counts(widths, features, batch_nodes, halo_nodes, num_nodes, messages)
-    depth = len(widths)
-    embeddings, auxiliaries = remembered or (range(1, depth + 1), range(2, depth))
-    per_node = sum(_width(widths, layer) for layer in (*embeddings, *auxiliaries))
+    per_node = sum(widths) + sum(widths[1:-1]) if kept is None else checks.whole_number("kept", kept, 0)
     nodes = checks.whole_number(
         "remembered_nodes", num_nodes if remembered_nodes is None else remembered_nodes, 0, num_nodes
     )
@@ -124,7 +121,3 @@ def _check_counts(
     checks.whole_number("batch_nodes", batch_nodes, 1, num_nodes)
     checks.whole_number("halo_nodes", halo_nodes, 0, num_nodes - batch_nodes)
     checks.whole_number("messages", messages, 0)
-
-
-def _width(widths: Sequence[int], layer: int) -> int:
-    return widths[checks.whole_number("remembered layer", layer, 1, len(widths)) - 1]

@@ -20,7 +20,7 @@ class Record:
         train: the metric on the training nodes, by exact inference; None where it was not evaluated.
         val: on the validation nodes.
         test: on the test nodes.
-        seconds: of training, without the evaluation.
+        seconds: of training, without the evaluation and the compilation of kernels.
         memory: the most bytes that the process has held so far: Python, torch, the graph, all of it.
         lr: the learning rate of the epoch.
         metrics: further metrics that were asked for, each by part of the split; None where not evaluated.
@@ -61,7 +61,7 @@ class Result:
         best: the record of the best validation epoch; the last one where there are no validation nodes.
         metric: what `train`, `val` and `test` are.
         stopped: why it ended: `"finished"`, `"early"` or what a callback said, such as `"interrupted"`.
-        wall_seconds: on the clock, with cutting, evaluation and saving.
+        wall_seconds: on the clock, with cutting, compilation, evaluation and saving.
         batches: how the graph was cut into batches, and why, in words; None for one batch of all nodes.
     """
 

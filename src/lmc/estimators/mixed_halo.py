@@ -1,0 +1,143 @@
+"""Convex mixes of what is historical and what is new but incomplete: of values, or of their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from lmc.data.batch import Batch
+from lmc.estimators.beta import STRIDE, Beta, FoundBeta
+from lmc.estimators.halo import OfRows
+from lmc.estimators.history import History
+from lmc.estimators.history_estimator import HistoricalHalo
+
+if TYPE_CHECKING:
+    from lmc.estimators.lmc import LMC
+
+
+class MixedHalo(HistoricalHalo):
+    """What both mixes share: (1 - β) historical + β incomplete, with the β of each halo row's share x.
+
+    Args:
+        estimator: whose histories and β.
+        batch: whose halo.
+    """
+
+    def __init__(self, estimator: LMC, batch: Batch) -> None:
+        super().__init__(estimator, batch)
+        self._batch = batch
+        self._forward, self._backward = estimator.forward_beta, estimator.backward_beta
+        self.reads_losses = estimator.compensate_backward
+
+    def mixed(
+        self,
+        betas: dict[int, Beta],
+        histories: dict[int, History],
+        layer: int,
+        incomplete: Callable[[], Tensor],
+    ) -> Tensor:
+        """(halo, width) of one layer; what is not remembered is complete."""
+        if layer not in histories:
+            return incomplete()
+        historical = self.historical(histories, layer)
+        if layer not in betas:
+            return historical
+        beta = betas[layer](self._batch.local_share)
+        return (1 - beta) * historical + beta * incomplete()
+
+
+class MixedValues(MixedHalo):
+    """Equations (9) and (12) at one step."""
+
+    def __init__(self, estimator: LMC, batch: Batch) -> None:
+        super().__init__(estimator, batch)
+        self.incomplete_from = "reach" if self._forward else None
+        self.revisits = bool(self._backward) and self.reads_losses
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) eq. (9)."""
+        if incomplete is None:
+            return self.historical(self._embeddings, layer)
+        return self.mixed(self._forward, self._embeddings, layer, lambda: incomplete)
+
+    def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
+        """(halo, width) eq. (12); at the last layer, the derivatives of the halo's own losses."""
+        if not self.reads_losses:
+            return None
+        return self.mixed(self._backward, self._auxiliaries, layer, incomplete)
+
+
+class MixedSums(MixedHalo):
+    """Equations (9) and (12) one linear map earlier, where messages are added up.
+
+    Ĥ = update((1 - β) R̄ + β R̃), with what a halo row has received when it was last in a batch, R̄, and what
+    it receives now from its neighbours in reach, R̃; V̂ in the same way, of what comes back. The maps that
+    follow, and the derivatives of the non-linearity, are then those of now for all of it. The sums of the
+    features, where the first layer has them, are known.
+    """
+
+    exact_first = True
+    incomplete_from = "reach"
+
+    def __init__(self, estimator: LMC, batch: Batch) -> None:
+        super().__init__(estimator, batch)
+        self.revisits = self.reads_losses
+        self._learns = self._writes and batch.num_halo > 0
+        asked = ((self._inside >= 0) & (batch.graph.degrees[batch.nodes] > 0)).nonzero()[:, 0]
+        self._asked = asked[estimator.steps_done % STRIDE :: STRIDE]
+
+    @cached_property
+    def _inside_share(self) -> Tensor:
+        return self._batch.inside_share(self._asked)
+
+    # -- the halo --------------------------------------------------------------------------------------
+
+    def received(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+        """(halo, width) the sums that H̃ˡ is made of, mixed."""
+        return self.mixed(self._forward, self._embeddings, layer, incomplete)
+
+    def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
+        """(halo, width) Ĥˡ: what was made of mixed sums."""
+        assert incomplete is not None
+        return incomplete
+
+    def returned(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor:
+        """(halo, width) the sums that Ṽˡ is made of, mixed."""
+        return self.mixed(self._backward, self._auxiliaries, layer, incomplete)
+
+    def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
+        """(halo, width) V̂ˡ: what was made of mixed sums."""
+        return incomplete() if self.reads_losses else None
+
+    # -- the batch -------------------------------------------------------------------------------------
+
+    def keep_embeddings(self, layer: int, z: Tensor, z_halo: Tensor | None) -> None:
+        """Nothing: sums are kept in their place."""
+
+    def keep_auxiliaries(self, layer: int, v: Tensor) -> None:
+        """Nothing: sums are kept in their place."""
+
+    def keep_received(self, layer: int, received: Tensor, from_batch: OfRows) -> None:
+        """Write the batch's rows; some of them tell how far to trust what was written before."""
+        self._keep(self._forward, self._embeddings, layer, received, from_batch)
+
+    def keep_returned(self, layer: int, returned: Tensor, from_batch: OfRows) -> None:
+        """The same of what has come back."""
+        self._keep(self._backward, self._auxiliaries, layer, returned, from_batch)
+
+    def _keep(
+        self,
+        betas: dict[int, Beta],
+        histories: dict[int, History],
+        layer: int,
+        sums: Tensor,
+        from_batch: OfRows,
+    ) -> None:
+        beta = betas.get(layer)
+        if layer in histories and self._learns and isinstance(beta, FoundBeta) and len(self._asked):
+            old = self._placement.put(histories[layer].pull(self._inside[self._asked]))
+            beta.learn(self._inside_share, sums[self._asked], old, from_batch(self._asked))
+        self.write(histories, layer, self._inside, sums)

@@ -328,7 +328,11 @@ def test_a_loss_that_is_no_number_fails_the_run(small, tmp_path):
         (["--model", "gcm"], "did you mean 'gcn'"),
         (["--data", "synthetc"], "synthetic"),
         (["--preset", "gcn-arxv"], "did you mean 'gcn-arxiv'"),
-        (["--method", "cluster"], "parts=None: ClusterGCN works on batches"),
+        (["--batch-share", "1.5"], "batch_share=1.5: must be above 0 and at most 1"),
+        (
+            ["--parts-per-batch", "9", "--batch-share", "0.5"],
+            "batch_share=0.5: parts_per_batch=9 also says how large a batch is",
+        ),
         (
             ["--method", "lmc", "--parts", "4", "--parts-per-batch", "9"],
             "parts_per_batch=9: must be at most parts=4",

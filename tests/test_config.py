@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lmc
+from lmc.paper.setup import settings_of
+from lmc.paper.small import SETTINGS
 from lmc.runs.config import DEFAULTS, METHODS, Config, merged, parse_setting
 from lmc.runs.models import module_of
 from lmc.runs.presets import PRESETS
@@ -72,8 +74,17 @@ def test_defaults_are_written_out():
         assert line in text.splitlines()
 
 
-def test_a_method_that_is_named_gets_no_default_parts():
-    assert "parts" not in Config.of({"method": {"name": "gas"}}).training
+def test_the_presets_of_the_paper_have_its_random_groups():
+    of_the_paper = {name for name in PRESETS if name.startswith("gcn")}
+    assert {name for name in PRESETS if PRESETS[name]["training"]["balance"] == "none"} == of_the_paper
+    assert settings_of("GCN", "pubmed")["training"]["balance"] == "none"  # which the paper has none for
+    assert SETTINGS["training"]["balance"] == "none"
+
+
+def test_batches_are_left_to_be_chosen():
+    training = Config.of({}).training
+    assert training["balance"] == "labels"
+    assert training.keys().isdisjoint({"parts", "parts_per_batch", "batch_share"})
 
 
 def test_later_settings_win_and_another_method_starts_anew():
@@ -86,6 +97,9 @@ def test_later_settings_win_and_another_method_starts_anew():
     other = merged({"model": {"name": "gcnii", "theta": 1.0, "layers": 9}}, {"model": {"name": "sage"}})
     assert other == {"model": {"name": "sage", "layers": 9}}
     assert PRESETS["gcn-arxiv"]["model"]["layers"] == 3
+    shares = merged(preset, {"training": {"batch_share": 0.25}})["training"]
+    assert (shares["parts"], shares["batch_share"], "parts_per_batch" in shares) == (80, 0.25, False)
+    assert merged({"training": shares}, preset)["training"] == preset["training"]
 
 
 @pytest.mark.parametrize(

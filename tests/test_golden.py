@@ -18,7 +18,9 @@ MODELS = {
 def losses(model, estimator, kind):
     graph = graph_of(kind, nodes=60)
     options = {"parts": 6, "parts_per_batch": 2, "epochs": 3, "lr": 0.05, "seed": 4, "partition": "random"}
-    result = lmc.fit(graph, MODELS[model](), EVERY[estimator](), clip=1.0, scheduler="cosine", **options)
+    result = lmc.fit(
+        graph, MODELS[model](), EVERY[estimator](), clip=1.0, scheduler="cosine", balance=None, **options
+    )
     return [record.loss for record in result.history]
 
 

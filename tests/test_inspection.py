@@ -98,7 +98,7 @@ def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden
         count = len(clusters.unique())
         for size in sorted({max(1, round(count / k)) for k in (2, 8, 40)}, reverse=True):
             nodes, halo, messages, inside, steps = [], [], [], 0, []
-            for batch in lmc.batches(graph, clusters, size):
+            for batch in lmc.batches(graph, clusters, size, balance="labels"):
                 own = batch.nodes.tolist()
                 outside = {j for i in own for j in range(n) if either[i, j]} - set(own)
                 nodes.append(len(own))
@@ -123,11 +123,11 @@ def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden
 @pytest.mark.parametrize(
     ("nodes", "choices"),
     [
-        (10, [(1, 1)]),
+        (10, [(2, 1), (1, 1)]),
         (50, [(2, 1)]),
-        (250, [(10, 5), (10, 1)]),
-        (2000, [(80, 40), (80, 10), (80, 2)]),
-        (4000, [(80, 40), (80, 10), (80, 2)]),
+        (250, [(14, 7), (10, 5), (10, 1)]),
+        (2000, [(32, 16), (80, 40), (80, 10)]),
+        (4000, [(62, 31), (80, 40), (80, 10)]),
     ],
 )
 def test_the_choices_follow_the_size_of_the_graph(nodes, choices):
@@ -186,7 +186,7 @@ def test_a_graph_without_edges_features_and_val_nodes_can_be_inspected():
     assert found.largest_component == 0.01
     assert found.features == (0, "float32", None, None, None)
     assert tuple(found.split) == (60, 0, 0, 40)
-    assert {holding.parts for holding in found.holdings} == {4}
+    assert {holding.parts for holding in found.holdings} == {4, 6}
     assert all(holding.inside == 1.0 and holding.halo.largest == 0 for holding in found.holdings)
     assert "in no split" in shown(graph)
 
@@ -202,8 +202,9 @@ def test_tables_say_what_was_found():
     for share in (found.homophily, found.largest_component, smallest_class, found.holdings[2].inside):
         assert f"{share:.1%}" in text
     assert "undirected" in text
-    assert "clusters ┃ 40 of 80 ┃ 10 of 80 ┃ 2 of 80" in text
-    assert "batches │ 2 │ 8 │ 40 │ │ nodes │ 1,000 │ 250 │ 50 │" in text
+    assert "A run without --parts has batches of 16 of 32 clusters each (50 % of the graph, 62 nodes" in text
+    assert "clusters ┃ 16 of 32 ┃ 40 of 80 ┃ 10 of 80" in text
+    assert "batches │ 2 │ 2 │ 8 │ │ nodes │ 1,000 │ 1,000 │ 250 │" in text
     assert "a GCN of 3 layers, width 256" in text
     assert "a GCN of 4 layers, width 32" in str(tables_of(found)[2].caption)
 
@@ -247,5 +248,6 @@ def test_arxiv_is_as_published_and_as_measured(real):
     found = inspect(real("arxiv"))
     assert (found.nodes, found.edges, found.labels.classes) == (169_343, 2_315_598, 40)
     assert found.homophily == pytest.approx(0.655, abs=0.001)  # as published
-    for holding, measured in zip(found.holdings, (987e6, 276e6), strict=False):
+    assert (found.holdings[0].parts, found.holdings[0].parts_per_batch) == (1280, 80)
+    for holding, measured in zip(found.holdings[1:], (987e6, 276e6), strict=True):
         assert holding.need.step == pytest.approx(measured, rel=0.1)

@@ -115,12 +115,17 @@ def test_records_of_another_version_are_read_and_wrong_ones_are_named():
 
 
 def test_a_run_that_is_older_than_an_option_goes_on(tmp_path):
-    lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, epochs=1, out=tmp_path / "a")
+    """With what was the default before: random groups."""
+    options = {"parts": 4, "out": tmp_path / "a"}
+    lmc.fit(GRAPH, made(), lmc.LMC(), epochs=1, balance=None, **options)
     config = tmp_path / "a" / "config.toml"
     text = config.read_text()
     assert 'balance = "none"\n' in text
     config.write_text(text.replace('balance = "none"\n', ""))
-    result = lmc.fit(GRAPH, made(), lmc.LMC(), parts=4, epochs=2, out=tmp_path / "a", resume=True)
+    with pytest.raises(lmc.ArgumentError, match=r"training.balance is none, and cannot become labels"):
+        lmc.fit(GRAPH, made(), lmc.LMC(), epochs=2, resume=True, **options)
+    assert lmc.load_run(tmp_path / "a").settings["training"]["balance"] == "none"
+    result = lmc.fit(GRAPH, made(), lmc.LMC(), epochs=2, resume=True, balance=None, **options)
     assert len(result.history) == 2
 
 
@@ -142,7 +147,7 @@ def test_very_many_classes_keep_the_summary_small(tmp_path):
 
 
 WRONG = [
-    ({"parts_per_batch": None}, "parts_per_batch=None"),
+    ({"parts_per_batch": 0}, "parts_per_batch=0"),
     ({"lr": None}, "lr=None"),
     ({"weight_decay": None}, "weight_decay=None"),
     ({"evaluate_every": None}, "evaluate_every=None"),

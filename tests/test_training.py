@@ -213,7 +213,9 @@ def test_callbacks_can_stop(graph):
     ("options", "message"),
     [
         ({"parts": 4, "parts_per_batch": 5}, "parts_per_batch=5: must be at most parts=4"),
-        ({"parts": None}, "parts=None: LMC works on batches"),
+        ({"batch_share": 0}, "batch_share=0: must be above 0 and at most 1"),
+        ({"batch_share": "half"}, "batch_share='half': must be a number"),
+        ({"batch_share": 0.5, "parts_per_batch": 2}, "batch_share=0.5: parts_per_batch=2 also says"),
         ({"parts": 4, "epochs": -1}, "epochs=-1: must be 0 or more"),
         ({"parts": 4, "lr": float("nan")}, "lr=nan: must be a number"),
         ({"parts": 4, "lr": -1.0}, "lr=-1.0: must be 0 or more"),

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.batching.balance import Balance, balanced, label_counts
+from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches
 from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
@@ -26,8 +27,6 @@ from lmc.errors import ArgumentError
 # Addresses of random orders: which clusters meet in a batch, which batch comes when, and which clusters are
 # offered a change of batches.
 _GROUPS, _TURNS, _OFFERS = 0, 1, 2
-LEAST_CLUSTER = 3
-"""Nodes of a cluster that can be called one."""
 
 
 class Sampler(Protocol):
@@ -46,26 +45,26 @@ class BatchOptions:
     """How a run makes its batches.
 
     Attributes:
-        parts: into how many clusters the graph is cut; None where no method needs them.
-        parts_per_batch: clusters in a batch.
+        parts: into how many clusters the graph is cut; None to choose it by the graph's size.
+        parts_per_batch: clusters in a batch; None is 1 where `parts` is given, otherwise it is chosen.
         partition: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
         seed: of the clusters and of their groups.
-        balance: `"labels"` for groups with nearly the graph's mix of labels, `"none"` for random ones.
+        balance: `"labels"` for groups with nearly the graph's mix of labels; `"none"` or None: random ones.
+        batch_share: which share of the graph's nodes a batch has, instead of `parts_per_batch`.
     """
 
     parts: int | None = None
-    parts_per_batch: int = 1
+    parts_per_batch: int | None = None
     partition: PartitionMethod = "metis"
     fixed: bool = False
     seed: int = 0
-    balance: Balance = "none"
+    balance: Balance | None = "labels"
+    batch_share: float | None = None
 
-    def check_clusters(self, method: str) -> int:
-        """How many clusters to make; ArgumentError where the method cannot work on batches of this kind."""
-        if self.parts is None:
-            raise ArgumentError(f"parts=None: {method} works on batches; say, parts=80, parts_per_batch=40")
-        if self.parts_per_batch > self.parts:
+    def check_clusters(self, method: str) -> int | None:
+        """How many clusters are asked for; ArgumentError where a method cannot work on batches of them."""
+        if self.parts is not None and self.parts_per_batch is not None and self.parts_per_batch > self.parts:
             rule = f"must be at most parts={self.parts}; make parts larger or parts_per_batch smaller"
             raise ArgumentError(f"parts_per_batch={self.parts_per_batch}: {rule}")
         return self.parts
@@ -130,6 +129,7 @@ class ClusterSampler:
         _, numbers, sizes = torch.unique(self.clusters, return_inverse=True, return_counts=True)
         by_cluster = self.clusters.argsort(stable=True)
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
+        self.choice: Choice | None = None
         self._described: NDArray[np.float64] | None = None
         self.descriptors: ClusterDescriptors | None = None
         by = checks.one_of("balance", balance or "none", Balance)
@@ -139,17 +139,23 @@ class ClusterSampler:
                 self.descriptors = ClusterDescriptors(numbers, len(self._members))
 
     @classmethod
-    def cut(cls, graph: Graph, parts: int, options: BatchOptions) -> ClusterSampler:
-        """Of a graph that is cut as the options say; clusters of one or two nodes are worth a warning."""
-        if parts * LEAST_CLUSTER > graph.num_nodes and parts > 1:
+    def cut(cls, graph: Graph, parts: int | None, options: BatchOptions) -> ClusterSampler:
+        """Of a graph that is cut as the options say, and as is chosen where they do not; `choice` tells.
+
+        Clusters of one or two nodes are worth a warning.
+        """
+        choice = choose_batches(graph.num_nodes, parts, options.parts_per_batch, options.batch_share)
+        if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
             warnings.warn(
-                f"parts={parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
+                f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
                 f"{LEAST_CLUSTER} each, almost no neighbours among them; fewer parts make better batches",
                 stacklevel=2,
             )
-        clusters = partition(graph, parts, options.partition, options.seed)
-        given = (options.parts_per_batch, options.seed, options.fixed, options.balance)
-        return cls(graph, clusters, *given)
+        clusters = partition(graph, choice.parts, options.partition, options.seed)
+        given = (choice.parts_per_batch, options.seed, options.fixed, options.balance)
+        sampler = cls(graph, clusters, *given)
+        sampler.choice = choice
+        return sampler
 
     @property
     def steps(self) -> int:
@@ -195,6 +201,11 @@ class ClusterSampler:
 def ever_outside(sampler: Sampler) -> Tensor | None:
     """(any,) the nodes that may be outside of its batches, in a halo; None where that is not known."""
     return sampler.outside if isinstance(sampler, ClusterSampler) else None
+
+
+def choice_of(sampler: Sampler) -> Choice | None:
+    """How the graph was cut for its batches, and why; None where it has no clusters of its own making."""
+    return sampler.choice if isinstance(sampler, ClusterSampler) else None
 
 
 def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:

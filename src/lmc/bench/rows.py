@@ -144,7 +144,7 @@ class _PyGGCNII(nn.Module):
 def products(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) -> TimedRow:
     """The floor: the dense and sparse products of an LMC epoch (GCN, alpha = 0) alone, on its shapes."""
     _load_kernels()
-    batches = list(lmc.batches(graph, lmc.partition(graph, parts), parts_per_batch))
+    batches = list(lmc.batches(graph, lmc.partition(graph, parts), parts_per_batch, balance="labels"))
     widths = [graph.num_features, HIDDEN, HIDDEN, graph.num_classes]
     weights = [torch.randn(o, i) for i, o in pairwise(widths)]
     propagated(graph)  # known before the first epoch
@@ -176,6 +176,6 @@ def preparation(graph: lmc.Graph, parts: int = 80, parts_per_batch: int = 40) ->
         normalize_transposed(fresh)
         propagated(fresh)
         clusters = lmc.partition(fresh, parts, cache=False)
-        next(lmc.batches(fresh, clusters, parts_per_batch))
+        next(lmc.batches(fresh, clusters, parts_per_batch, balance="labels"))
 
     return TimedRow(epoch)

@@ -103,16 +103,15 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
 def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     """The settings of each method's run; a method is given those of the settings that it has."""
     from lmc import checks
-    from lmc.runs.config import DEFAULTS, Config, merged, understood
+    from lmc.runs.config import Config, merged, understood
     from lmc.training.options import TrainingOptions
 
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)
         own = understood(method, tree.get("method", {}))
-        base = {} if "parts" in tree.get("training", {}) else {"training": DEFAULTS["training"]}
         rest = {name: section for name, section in tree.items() if name != "method"}
-        config = Config.of(merged(base, rest, {"method": {**own, "name": method}}))
+        config = Config.of(merged(rest, {"method": {**own, "name": method}}))
         config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
         configs[method] = config
     return configs

@@ -142,5 +142,7 @@ def _show(result: Result, folder: Path) -> None:
         print(best_text(result))
     if result.history:  # one that was interrupted before has its last line alone
         print(seconds_text(result))
+    if result.history and result.batches is not None:
+        print(f"batches: {result.batches}")
     if result.stopped != "interrupted":
         print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")

@@ -23,7 +23,7 @@ SETTINGS: Tree = {
     "data": {"name": "cora"},
     "model": {"name": "gcn", "hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.5},
     "method": {"name": "lmc"},
-    "training": {"lr": 1e-2, "weight_decay": 5e-4},
+    "training": {"lr": 1e-2, "weight_decay": 5e-4, "balance": "none"},
 }
 PARTS = {"cora": (40, 10), "citeseer": (24, 8), "pubmed": (8, 4)}
 

@@ -12,6 +12,7 @@ from scipy.sparse import csgraph
 from torch import Tensor
 
 from lmc import checks
+from lmc.batching.choice import Choice, choose_batches
 from lmc.batching.partition import partition
 from lmc.batching.samplers import batches, between_clusters
 from lmc.data import rules
@@ -122,6 +123,7 @@ class Inspection:
         homophily: the share of edges whose two ends have the same class, without self-loops and without
             unlabelled nodes; None where there are no classes or no such edge.
         model: hidden width and layers of the GCN that memory is estimated for.
+        choice: the batches of a run that is not told how to make them.
         holdings: what batches hold, for some ways to make them.
     """
 
@@ -139,6 +141,7 @@ class Inspection:
     split: Split
     homophily: float | None
     model: tuple[int, int]
+    choice: Choice
     holdings: tuple[Holding, ...]
 
 
@@ -149,8 +152,9 @@ def inspect(
 
     Args:
         graph: the graph.
-        parts: numbers of clusters to cut it into by METIS; None for 80, or fewer on a small graph. From
-            each come batches of a half, an eighth and a fortieth of the clusters, one cluster at least.
+        parts: numbers of clusters to cut it into by METIS. From each come batches of a half, an eighth and a
+            fortieth of the clusters, one cluster at least. None for the batches of a run
+            that is not told how to make them, and the first two of 80 clusters, or fewer on a small graph.
         hidden: hidden width of the GCN that memory is estimated for.
         layers: its number of layers.
 
@@ -159,15 +163,21 @@ def inspect(
     >>> found.nodes, found.edges, found.components, found.split.train
     (1000, 9374, 1, 501)
     >>> [(holding.parts, holding.parts_per_batch) for holding in found.holdings]
-    [(40, 20), (40, 5), (40, 1)]
+    [(32, 16), (40, 20), (40, 5)]
     """
     hidden, layers = (
         checks.whole_number("hidden", hidden, 1),
         checks.whole_number("layers", layers, 1, MOST_LAYERS),
     )
+    widths = [hidden] * (layers - 1) + [max(1, graph.num_classes)]  # there is an output without labels, too
+    choice, chosen = choose_batches(graph.num_nodes), []
     if parts is None:
         parts = [max(1, min(_MOST_PARTS, graph.num_nodes // _LEAST_CLUSTER))]
+        chosen = _holdings(graph, choice.parts, widths, [choice.parts_per_batch])
     parts = [checks.whole_number(f"parts[{i}]", number, 1) for i, number in enumerate(parts)]
+    others = [holding for number in parts for holding in _holdings(graph, number, widths)]
+    if chosen:  # three in all, which a terminal has room for
+        others = [holding for holding in others if holding not in chosen][:2]
     components, largest_component = _components(graph)
     return Inspection(
         nodes=graph.num_nodes,
@@ -184,9 +194,8 @@ def inspect(
         split=_split(graph),
         homophily=_homophily(graph),
         model=(hidden, layers),
-        holdings=tuple(
-            holding for number in parts for holding in _holdings(graph, number, [hidden] * (layers - 1))
-        ),
+        choice=choice,
+        holdings=(*chosen, *others),
     )
 
 
@@ -249,18 +258,19 @@ def _homophily(graph: Graph) -> float | None:
 # -- its batches ---------------------------------------------------------------------------------
 
 
-def _holdings(graph: Graph, parts: int, hidden: list[int]) -> list[Holding]:
+def _holdings(
+    graph: Graph, parts: int, widths: list[int], sizes: Sequence[int] | None = None
+) -> list[Holding]:
     clusters = partition(graph, parts)
     found = int(clusters.max()) + 1
-    sizes = {max(1, round(found / share)) for share in _SHARES}
-    widths = [*hidden, max(1, graph.num_classes)]  # a model has an output, whatever is known of labels
-    return [_holding(graph, clusters, found, size, widths) for size in sorted(sizes, reverse=True)]
+    sizes = sizes or sorted({max(1, round(found / share)) for share in _SHARES}, reverse=True)
+    return [_holding(graph, clusters, found, size, widths) for size in sizes]
 
 
 def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list[int]) -> Holding:
     nodes, halo, messages, needs = [], [], [], []
     inside, remembered = 0, len(between_clusters(graph, clusters))
-    for batch in batches(graph, clusters, size):
+    for batch in batches(graph, clusters, size, balance="labels"):
         block = batch.block()
         nodes.append(batch.num_nodes)
         halo.append(batch.num_halo)

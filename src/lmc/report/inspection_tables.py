@@ -64,6 +64,7 @@ def _batch_table(found: Inspection) -> Table:
     caption = f"Memory is an estimate: LMC at alpha 0, a GCN of {layers} layers, width {hidden:,}"
     if found.holdings:
         caption += f"; histories take {decimal(found.holdings[0].need.histories)} besides"
+    caption += f". A run without --parts has batches of {found.choice.reason}"
     # A column for each way to make batches, and large numbers in two lines: it fits into 60 columns.
     table = Table(title="What a batch holds: mean (largest)", caption=caption)
     table.add_column("clusters")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,9 @@ DEFAULTS: dict[str, Settings] = {
     "data": {"name": "synthetic"},
     "model": {"name": "gcn", "hidden": models.WIDTH, "layers": 2},
     "method": {"name": "lmc"},
-    "training": {"parts": 40, "parts_per_batch": 10},
 }
+# Both say how large a batch is.
+_SAME_AS = {"batch_share": "parts_per_batch", "parts_per_batch": "batch_share"}
 # What a file cannot say.
 _OBJECTS = ("self", "loss")
 
@@ -64,9 +65,6 @@ class Config:
         for name in ("data", "model", "method"):
             sections[name] = sections[name] or dict(DEFAULTS[name])
             sections[name].setdefault("name", DEFAULTS[name]["name"])
-        # Whoever chooses a method also has to choose its batches.
-        if "method" not in tree and "parts" not in sections["training"]:
-            sections["training"] = DEFAULTS["training"] | sections["training"]
         config = Config(**sections)
         config.check()
         return config._resolved()
@@ -107,6 +105,13 @@ class Config:
         check_section("method", self.method, method, _parameters(method))
         training = [name for name in _parameters(TrainingOptions) if name not in _OBJECTS]
         check_section("training", self.training, TrainingOptions, training)
+
+    def with_batches(self, options: TrainingOptions) -> Config:
+        """The same with the numbers of a run's batches, which may have been chosen."""
+        numbers = {name: getattr(options, name) for name in ("parts", "parts_per_batch", "batch_share")}
+        given = {name: value for name, value in self.training.items() if name not in numbers}
+        known = {name: value for name, value in numbers.items() if value is not None}
+        return replace(self, training=given | known)
 
     # -- what it stands for ------------------------------------------------------------------------
 
@@ -154,6 +159,7 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
     """Sections merged entry by entry; later trees win.
 
     A section that names another method starts anew; one that names another model keeps what all models take.
+    Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later one is kept.
 
     >>> merged({"model": {"name": "gcn", "layers": 2}}, {"model": {"layers": 3}})
     {'model': {'name': 'gcn', 'layers': 3}}
@@ -171,6 +177,8 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
             kept = before
             if renamed and before:
                 kept = models.understood_by(section["name"], before) if name == "model" else {}
+            if name == "training":
+                kept = {key: value for key, value in before.items() if _SAME_AS.get(key) not in section}
             result[name] = {**kept, **section}
     return result
 

@@ -31,7 +31,7 @@ def fit(
     model: Model,
     estimator: Estimator,
     parts: int | None = None,
-    parts_per_batch: int = 1,
+    parts_per_batch: int | None = None,
     epochs: int = 100,
     lr: float = 1e-2,
     *,
@@ -46,7 +46,8 @@ def fit(
     gradient_error_every: int | None = None,
     partition: PartitionMethod = "metis",
     fixed: bool = False,
-    balance: Balance | None = "none",
+    balance: Balance | None = "labels",
+    batch_share: float | None = None,
     init: Init = "zero",
     loss: Loss | None = None,
     background: bool = True,
@@ -66,8 +67,9 @@ def fit(
         graph: what is trained on.
         model: what is trained; it ends with the weights of the best validation epoch.
         estimator: how gradients are estimated, such as `lmc.LMC()`.
-        parts: into how many clusters the graph is cut; `FullBatch` needs none.
-        parts_per_batch: clusters in a batch.
+        parts: into how many clusters the graph is cut; None to choose it by the graph's size, where the
+            method needs them. `result.batches` says what was chosen.
+        parts_per_batch: clusters in a batch; None is 1 where `parts` is given, otherwise it is chosen.
         epochs: how often every cluster is visited.
         lr: the learning rate.
         seed: of the clusters, their groups, and the dropout masks.
@@ -85,6 +87,8 @@ def fit(
         fixed: whether every epoch has the same groups of clusters.
         balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"none"` or None
             for random ones.
+        batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
+            `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
@@ -124,7 +128,8 @@ def fit(
         gradient_error_every=gradient_error_every,
         partition=partition,
         fixed=fixed,
-        balance=balance or "none",
+        balance=balance,
+        batch_share=batch_share,
         init=init,
         loss=loss,
         background=background,

@@ -98,7 +98,7 @@ class RunFolder(Callback):
         """Run a training in this folder; a resumed one goes on from the last checkpoint."""
         for place in (self.folder, self.folder / CHECKPOINTS):
             remove_partial_files(place)  # of a process that was killed
-        config = self.config or described(training)
+        config = described(training, self.config)
         if self.resume:
             self._check_settings(config)
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)

@@ -8,6 +8,9 @@ from typing import Any
 from lmc.runs.sections import Settings
 from lmc.training.options import TrainingOptions
 
+OLDER = {"balance": "none", "parts_per_batch": 1}
+"""What a run did whose settings do not say it: what was the default before."""
+
 CHANGEABLE = {
     "training.epochs",
     "training.checkpoint",
@@ -23,7 +26,7 @@ def refusal(kept: Mapping[str, Settings], asked: Mapping[str, Settings]) -> str 
     Args:
         kept: the settings that it began with, by section.
         asked: those that it is to go on with. What is None is the same as nothing, and an option of training
-            that is not there has its default: the run may be older than the option.
+            that is not there has its default, or what was it before: the run may be older than the option.
 
     >>> refusal({"training": {"lr": 0.1, "epochs": 2}}, {"training": {"lr": 0.1, "epochs": 4}}) is None
     True
@@ -32,7 +35,7 @@ def refusal(kept: Mapping[str, Settings], asked: Mapping[str, Settings]) -> str 
     >>> refusal({"training": {}}, {"training": {"balance": "none"}}) is None
     True
     """
-    before, after = DEFAULTS | _by_place(kept), DEFAULTS | _by_place(asked)
+    before, after = UNSAID | _by_place(kept), UNSAID | _by_place(asked)
     for place in sorted(before.keys() | after.keys()):
         old, new = before.get(place), after.get(place)
         if old != new and place not in CHANGEABLE:
@@ -48,4 +51,5 @@ def _by_place(tree: Mapping[str, Settings]) -> dict[str, Any]:
     return {place: value for place, value in places.items() if value is not None}
 
 
-DEFAULTS = _by_place({"training": vars(TrainingOptions())})
+UNSAID = _by_place({"training": vars(TrainingOptions()) | OLDER})
+"""Options of a run whose settings do not say them."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from lmc import checks, typed
 from lmc.errors import ArgumentError, LMCError
 from lmc.files import one_line, write_atomically
+from lmc.runs.config import Config
 from lmc.runs.description import described
 from lmc.runs.registry import LOGGERS
 from lmc.runs.text_files import content_of, in_file, json_of
@@ -34,14 +34,12 @@ class Logger(Callback):
     Args:
         name: of the logger, in `LOGGERS`.
         folder: of the run, or None where it has none.
-        settings: of the run by section; None describes it as far as text can.
+        config: the settings of the run; None describes it as far as text can.
     """
 
-    def __init__(
-        self, name: str, folder: Path | None, settings: Mapping[str, Mapping[str, Any]] | None = None
-    ) -> None:
+    def __init__(self, name: str, folder: Path | None, config: Config | None = None) -> None:
         self.name, self.folder = name, folder
-        self._settings = settings
+        self._config = config
         self._is_open = False
 
     # -- what each logger does in its own way --------------------------------------------------------
@@ -100,7 +98,7 @@ class Logger(Callback):
             warnings.warn(f"{self.name}: logging ends, the run goes on ({one_line(error)})", stacklevel=2)
 
     def _flat(self, training: Training) -> Settings:
-        tree = described(training).to_tree() if self._settings is None else self._settings
+        tree = described(training, self._config).to_tree()
         flat = {f"{section}.{key}": value for section, table in tree.items() for key, value in table.items()}
         return {
             key: value if isinstance(value, (bool, int, float, str)) else str(value)
@@ -119,32 +117,30 @@ class Logger(Callback):
 
 
 def callbacks_of(
-    given: Sequence[str | Callback],
-    folder: Path | None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    given: Sequence[str | Callback], folder: Path | None, config: Config | None = None
 ) -> list[Callback]:
     """Callbacks, of which some are loggers by name.
 
     Args:
         given: callbacks, and names out of `LOGGERS`.
         folder: of the run, or None.
-        settings: of the run by section, which loggers tell; None describes it as far as text can.
+        config: the settings of the run, which loggers tell; None describes it as far as text can.
 
     >>> callbacks_of(["csv"], None)
     Traceback (most recent call last):
     lmc.errors.ArgumentError: callbacks='csv': must be one of tensorboard, wandb, mlflow
     """
     return [
-        _logger(each, folder, settings) if isinstance(each, str) else each
+        _logger(each, folder, config) if isinstance(each, str) else each
         for each in checks.sequence("callbacks", given)
     ]
 
 
-def _logger(name: str, folder: Path | None, settings: Mapping[str, Mapping[str, Any]] | None) -> Callback:
+def _logger(name: str, folder: Path | None, config: Config | None) -> Callback:
     kind = LOGGERS[checks.one_of("callbacks", name, LOGGERS)]
     if find_spec(kind.package) is None:
         raise ArgumentError(f"{name}: {kind.title} is not installed; pip install 'lmc[{name}]'")
-    logger: Callback = kind.load()(name, folder, settings)
+    logger: Callback = kind.load()(name, folder, config)
     return logger
 
 

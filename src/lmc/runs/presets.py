@@ -19,14 +19,21 @@ Tree = dict[str, dict[str, Any]]
 
 
 def _preset(
-    data: str, model: dict[str, Any], score: str, parts: tuple[int, int], epochs: int, lr: float, **more: Any
+    data: str,
+    model: dict[str, Any],
+    score: str,
+    parts: tuple[int, int],
+    epochs: int,
+    lr: float,
+    balance: str = "none",  # the paper has random groups
+    **more: Any,
 ) -> Tree:
-    training = {"parts": parts[0], "parts_per_batch": parts[1], "epochs": epochs, "lr": lr, **more}
+    batches = {"parts": parts[0], "parts_per_batch": parts[1], "balance": balance}
     return {
         "data": {"name": data},
         "model": model,
         "method": {"name": "lmc", "alpha": 1.0, "score": score},
-        "training": training,
+        "training": {**batches, "epochs": epochs, "lr": lr, **more},
     }
 
 
@@ -43,7 +50,8 @@ def _gcnii(
 
 def _start(name: str, hidden: int, parts_per_batch: int, **more: Any) -> Tree:
     model = {"name": name, "hidden": hidden, "layers": 3, "dropout": 0.5, "norm": "batch", **more}
-    tree = _preset("arxiv", model, "2x-x^2", (1280, parts_per_batch), 30, 5e-3, scheduler="cosine")
+    parts = (1280, parts_per_batch)
+    tree = _preset("arxiv", model, "2x-x^2", parts, 30, 5e-3, balance="labels", scheduler="cosine")
     return {**tree, "method": {"name": "lmc", "alpha": 0.0}}
 
 

@@ -13,6 +13,7 @@ from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, DatasetError
 from lmc.runs.config import Config, merged
 from lmc.runs.folder import CONFIG, RunFolder
+from lmc.runs.going_on import OLDER
 from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
 from lmc.runs.sections import Settings
@@ -40,7 +41,7 @@ def train_run(
     began = time.monotonic() if began is None else began
     kept = RunFolder(out, resume, config)
     kept.check_free()
-    told = callbacks_of(callbacks, out, config.to_tree())
+    told = callbacks_of(callbacks, out, config)
     for callback in told if graph is None else ():
         callback.on_phase(f"loading {config.data['name']}")
     with _naming(out / CONFIG) if resume else nullcontext():
@@ -69,6 +70,8 @@ def read_tree(folder: Path) -> dict[str, Settings]:
     tree = Config.read(folder / CONFIG)
     with _naming(folder / CONFIG):
         Config.check_sections(tree)
+    if "training" in tree:
+        tree["training"].setdefault("balance", OLDER["balance"])
     return tree
 
 

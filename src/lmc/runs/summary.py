@@ -51,6 +51,7 @@ class Summary:
         graph: its size.
         parameters: how many numbers were learnt.
         confusion: between classes, where there are classes and not too many.
+        batches: how the graph was cut into batches, and why, in words; None where it was not.
     """
 
     metric: str
@@ -64,6 +65,7 @@ class Summary:
     parameters: int
     confusion: Confusion | None
     wall_seconds: float | None = None
+    batches: str | None = None
 
 
 def summary_of(graph: Graph, result: Result) -> Summary:
@@ -80,6 +82,7 @@ def summary_of(graph: Graph, result: Result) -> Summary:
         parameters=sum(parameter.numel() for parameter in result.model.parameters()),
         confusion=_confusion(graph, result),
         wall_seconds=result.wall_seconds,
+        batches=result.batches,
     )
 
 

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lmc import checks, memory_use, typed
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, choice_of, ever_outside
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -66,6 +66,8 @@ def prepare_training(
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
     sampler = estimator.sampler(graph, options.batches)
+    if choice := choice_of(sampler):  # the run goes on with these numbers, should others be chosen one day
+        options = options.with_choice(choice)
     for callback in callbacks:
         callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)
@@ -161,8 +163,15 @@ class Training:
             raise
         if self.best.weights is not None:
             self.model.original.load_state_dict(self.best.weights)
+        choice = choice_of(self.sampler)
         return Result(
-            self.model, self.records, self.best.record, self.metric, self.stopped, self.wall_seconds
+            self.model,
+            self.records,
+            self.best.record,
+            self.metric,
+            self.stopped,
+            self.wall_seconds,
+            None if choice is None else choice.reason,
         )
 
     def stop(self, reason: str) -> None:

@@ -91,7 +91,7 @@ def _advice(needs: RunNeeds, clusters: Tensor | None, parts_per_batch: int, free
         while parts_per_batch > 1:
             parts_per_batch //= 2
             if (needed := needs.largest(clusters, parts_per_batch)) <= free:
-                yield f"parts_per_batch={parts_per_batch} fits ({_gb(needed)})"
+                yield f"parts={parts}, parts_per_batch={parts_per_batch} fits ({_gb(needed)})"
     while (parts := 2 * parts) <= needs.graph.num_nodes:
         if (needed := needs.guessed(parts)) <= free:
             method = "LMC with " if clusters is None else ""

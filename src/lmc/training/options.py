@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lmc import checks
 from lmc.batching.balance import Balance
+from lmc.batching.choice import Choice, check_sizes
 from lmc.batching.partition import PartitionMethod
 from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
@@ -24,8 +25,16 @@ _LEAST_WHOLE = {
     "evaluate_every": 1,
     "gradient_error_every": 1,
 }
-_REAL = ("lr", "weight_decay", "head_weight_decay", "clip", "checkpoint_seconds")
-_MAY_BE_NONE = ("parts", "patience", "gradient_error_every", "clip", "checkpoint_seconds")
+_REAL = ("lr", "weight_decay", "head_weight_decay", "clip", "checkpoint_seconds", "batch_share")
+_MAY_BE_NONE = (
+    "parts",
+    "parts_per_batch",
+    "batch_share",
+    "patience",
+    "gradient_error_every",
+    "clip",
+    "checkpoint_seconds",
+)
 
 Checkpoint = Literal["none", "last"] | int
 """How many checkpoints of a run are kept."""
@@ -36,8 +45,9 @@ class TrainingOptions:
     """How a model is trained; ranges are checked when it is made.
 
     Attributes:
-        parts: into how many clusters the graph is cut; `FullBatch` needs none.
-        parts_per_batch: clusters in a batch.
+        parts: into how many clusters the graph is cut; None to choose it by the graph's size, where the
+            method needs them.
+        parts_per_batch: clusters in a batch; None is 1 where `parts` is given, otherwise it is chosen.
         epochs: how often every cluster is visited.
         lr: the learning rate.
         seed: of the clusters, their groups, and the dropout masks.
@@ -53,8 +63,10 @@ class TrainingOptions:
             passes over the whole graph.
         partition: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
-        balance: `"labels"` for groups that have nearly the graph's mix of training labels; `"none"` for
-            random ones.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels; `"none"` or None
+            for random ones.
+        batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
+            `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
@@ -68,7 +80,7 @@ class TrainingOptions:
     """
 
     parts: int | None = None
-    parts_per_batch: int = 1
+    parts_per_batch: int | None = None
     epochs: int = 100
     lr: float = 1e-2
     seed: int = 0
@@ -82,7 +94,8 @@ class TrainingOptions:
     gradient_error_every: int | None = None
     partition: PartitionMethod = "metis"
     fixed: bool = False
-    balance: Balance = "none"
+    balance: Balance | None = "labels"
+    batch_share: float | None = None
     init: Init = "zero"
     loss: Loss | None = None
     background: bool = True
@@ -91,6 +104,7 @@ class TrainingOptions:
     metrics: Metrics = ()
 
     def __post_init__(self) -> None:
+        check_sizes(self.parts_per_batch, self.batch_share)
         # Numbers of numpy and torch become Python's own, which files can hold.
         for name, least in _LEAST_WHOLE.items():
             if not self._is_left_out(name):
@@ -105,7 +119,7 @@ class TrainingOptions:
             object.__setattr__(self, "checkpoint", kept)
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
-        checks.one_of("balance", self.balance, Balance)
+        object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
         check_metrics(self.metrics)
 
     def _is_left_out(self, name: str) -> bool:
@@ -125,7 +139,16 @@ class TrainingOptions:
     def batches(self) -> BatchOptions:
         """Those that say how batches are made."""
         given = (self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)
-        return BatchOptions(*given, balance=self.balance)
+        return BatchOptions(*given, self.balance, self.batch_share)
+
+    def with_choice(self, choice: Choice) -> TrainingOptions:
+        """The same with the numbers that were chosen for its batches.
+
+        >>> from lmc.batching.choice import choose_batches
+        >>> TrainingOptions(batch_share=0.25).with_choice(choose_batches(2000, batch_share=0.25)).parts
+        64
+        """
+        return replace(self, parts=choice.parts, parts_per_batch=choice.parts_per_batch, batch_share=None)
 
 
 def _no_checkpoint(line: str) -> ArgumentError:

@@ -64,6 +64,7 @@ class Result:
         metric: what `train`, `val` and `test` are.
         stopped: why it ended: `"finished"`, `"early"` or what a callback said, such as `"interrupted"`.
         wall_seconds: on the clock, with cutting, compilation, evaluation and saving.
+        batches: how the graph was cut into batches, and why, in words; None for one batch of all nodes.
     """
 
     model: Model
@@ -72,6 +73,7 @@ class Result:
     metric: Metric
     stopped: str
     wall_seconds: float = 0.0
+    batches: str | None = None
 
     @property
     def seconds(self) -> float:

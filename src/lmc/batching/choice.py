@@ -1,0 +1,110 @@
+"""How many clusters, and how many of them a batch has, where nobody says it.
+
+A batch of many small clusters is closer to the graph's mix than one of a few large ones, and other nodes meet
+in every epoch; but the smaller a cluster, the more of its nodes' neighbours are in others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lmc import checks
+from lmc.errors import ArgumentError
+
+LARGE_SHARE = 1 / 16
+"""Of a large graph's nodes that a batch has."""
+LEAST_BATCH = 4_000
+"""Nodes of a batch, as far as the graph has them: smaller batches make steps of a bad gradient."""
+MOST_SHARE = 1 / 2
+"""Of a small graph's nodes that a batch has: more than one step an epoch is left."""
+CLUSTERS_PER_BATCH = 80
+"""The most clusters of a batch: more make it hardly more like the graph, and cut more edges."""
+LEAST_NODES = 64
+"""Of a cluster that is one of many, so that it keeps messages."""
+FEW_CLUSTERS = 16
+"""Of a batch: with fewer of them, clusters rather have fewer nodes than LEAST_NODES."""
+LEAST_NODES_OF_FEW = 16
+"""Of a cluster that is one of FEW_CLUSTERS; below, a batch has fewer of them."""
+LEAST_CLUSTER = 3
+"""Nodes of a cluster that can be called one."""
+
+
+class Choice(NamedTuple):
+    """How a graph is cut, and why.
+
+    Attributes:
+        parts: clusters in the graph.
+        parts_per_batch: clusters in a batch.
+        reason: both in words, and where they come from.
+    """
+
+    parts: int
+    parts_per_batch: int
+    reason: str
+
+
+def choose_batches(
+    num_nodes: int,
+    parts: int | None = None,
+    parts_per_batch: int | None = None,
+    batch_share: float | None = None,
+) -> Choice:
+    """Numbers that are given stay as they are; the others follow from them and the size of the graph.
+
+    Args:
+        num_nodes: of the graph.
+        parts: into how many clusters it is cut; None to choose it.
+        parts_per_batch: clusters in a batch; None is 1 where `parts` is given and `batch_share` is not.
+        batch_share: which share of the nodes a batch has; None to choose it.
+
+    >>> choose_batches(169_343).reason
+    '80 of 1,280 clusters each (6.25 % of the graph, 132 nodes a cluster): a share for large graphs'
+    >>> choose_batches(169_343, parts=80, parts_per_batch=40)[:2], choose_batches(169_343, parts=80)[:2]
+    ((80, 40), (80, 1))
+    >>> choose_batches(169_343, batch_share=0.25)[:2], choose_batches(2000, parts=40, batch_share=0.25)[:2]
+    ((320, 80), (40, 10))
+    """
+    check_sizes(parts_per_batch, batch_share)
+    share, why = (batch_share, f"batch_share={batch_share:g}") if batch_share else _share_of(num_nodes)
+    if parts is None:
+        per_batch = _clusters_of(round(num_nodes * share)) if parts_per_batch is None else parts_per_batch
+        parts = max(per_batch, min(round(per_batch / share), num_nodes // LEAST_CLUSTER))
+    elif batch_share is not None:
+        per_batch = max(1, round(parts * batch_share))
+    else:
+        per_batch, why = 1 if parts_per_batch is None else parts_per_batch, "as given"
+    return Choice(parts, per_batch, f"{_in_words(num_nodes, parts, per_batch)}: {why}")
+
+
+def check_sizes(parts_per_batch: int | None, batch_share: float | None) -> None:
+    """Raise ArgumentError where the size of a batch is no share, or is given twice."""
+    if batch_share is None:
+        return
+    if not 0 < checks.real("batch_share", batch_share) <= 1:
+        raise ArgumentError(f"batch_share={checks.shown(batch_share)}: must be above 0 and at most 1")
+    if parts_per_batch is not None:
+        rule = f"parts_per_batch={parts_per_batch} also says how large a batch is; give one of them"
+        raise ArgumentError(f"batch_share={batch_share:g}: {rule}")
+
+
+def _share_of(num_nodes: int) -> tuple[float, str]:
+    """Which share of a graph a batch has, and why."""
+    needed = LEAST_BATCH / num_nodes
+    if needed >= MOST_SHARE:
+        return MOST_SHARE, "half of a small graph"
+    if needed > LARGE_SHARE:
+        return needed, f"about {LEAST_BATCH:,} nodes a batch"
+    return LARGE_SHARE, "a share for large graphs"
+
+
+def _clusters_of(batch_nodes: int) -> int:
+    """How many clusters a batch of so many nodes has."""
+    few = min(FEW_CLUSTERS, batch_nodes // LEAST_NODES_OF_FEW)
+    return max(1, few, min(CLUSTERS_PER_BATCH, batch_nodes // LEAST_NODES))
+
+
+def _in_words(num_nodes: int, parts: int, per_batch: int) -> str:
+    share, nodes = 100 * per_batch / parts, num_nodes / parts
+    return (
+        f"{per_batch:,} of {parts:,} clusters each ({share:.3g} % of the graph, {nodes:,.0f} nodes a cluster)"
+    )

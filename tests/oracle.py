@@ -167,7 +167,7 @@ class MixOfSums:
     """`R[l][i]` is what node i received in layer l when it was last in a batch, `U[l][i]` what came back.
 
     Where h^0 are the features and nothing is done to them, what is received in the first layer is known.
-    With `finds` the mix is by least squares, from one in sixteen of the rows of every batch.
+    With `finds` the mix is by least squares, from what the rows of every batch show.
     """
 
     def __init__(self, model, finds):
@@ -179,7 +179,7 @@ class MixOfSums:
         if self.R is None:
             self.R = [None] + [np.zeros((n, model.width_in(l))) for l in layers]
             self.U = [None] + [np.zeros((n, model.width(l))) for l in layers]
-        turn = batch[::16] if share else []
+        turn = batch if share else []  # of batches with more than 1024 rows, a part
         self.asked = [i for i in turn if model.neighbours[i] - set(batch)]
 
     def beta(self, direction, l, i):
@@ -189,7 +189,8 @@ class MixOfSums:
         if x == 1:
             return 1.0
         tenth = int(x * 10)
-        along, squares = self.told.get((direction, l, tenth), (0.0, 0.0))
+        told = [(abs(t - tenth), self.told.get((direction, l, t), (0.0, 0.0))) for t in range(10)]
+        along, squares = (sum(0.05**away * one[which] for away, one in told) for which in (0, 1))
         middle = (tenth + 0.5) / 10
         beta = middle**2 if direction == "forward" else min(1.0, 2 * middle**2)
         if squares > 0:

@@ -136,6 +136,22 @@ def test_the_mean_of_lmc_is_the_gradient(name, depth, kind):
         assert max(distance(settled(bound(other, model, graph), graph), expected).values()) > 1e-2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_at_rest_the_mean_of_lmc_with_the_beta_it_finds_is_the_gradient(name, kind):
+    """Histories become right, so β becomes zero where something is incomplete."""
+    graph, model = graph_of(kind), MODELS[name](3)
+    _, expected = full_gradient(model, graph)
+    estimator = bound(lmc.LMC(), model, graph)
+    first = settled(estimator, graph)
+    for _ in range(8):
+        found = settled(estimator, graph)
+    assert max(distance(found, expected).values()) < 1e-8 < max(distance(first, expected).values())
+    mixed = settled(bound(lmc.LMC(alpha=0.4), model, graph), graph)
+    assert max(distance(mixed, expected).values()) > 1e-3
+
+
 def test_the_mean_of_lmc_is_the_gradient_of_64_layers():
     graph, model = graph_of("undirected"), gcnii(64)
     _, expected = full_gradient(model, graph)

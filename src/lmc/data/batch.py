@@ -58,8 +58,9 @@ class Edges:
         return Edges(ends, after(1, self.weight), after(1, self.attr), after(0, self.type))
 
 
-TELLING = 16
-"""One of so many batch rows is in the sample of those that tell what is lost outside of a batch."""
+LEAST_TELLING, TELLING = 512, 16
+"""Batch rows in the sample of those that tell what is lost outside, before those without neighbours there are
+left out: one of 16, and more where a batch has few."""
 
 
 class Telling(NamedTuple):
@@ -286,7 +287,8 @@ class Batch:
     @cached_property
     def telling(self) -> Telling:
         """A sample of the batch rows with neighbours outside: their sums are known with and without those."""
-        rows = torch.arange(0, self.num_nodes, TELLING)
+        stride = min(TELLING, max(1, self.num_nodes // LEAST_TELLING))
+        rows = torch.arange(0, self.num_nodes, stride)
         neighbours = self._localized(self.graph.neighbours, self.nodes[rows])
         inside = neighbours.keep(neighbours.indices < self.num_nodes).row_counts()
         everyone = self.graph.degrees[self.nodes[rows]]

@@ -41,6 +41,8 @@ BINS = 10
 """Of the share x, which is from 0 to 1."""
 MEMORY = 0.9
 """How much of what was found before counts at a step."""
+NEARBY = 0.05
+"""How much what a tenth was told counts for the next one, and for each one further on again."""
 NEGLIGIBLE = 0.05
 """A smaller β is taken for zero: those rows need not be computed."""
 
@@ -88,8 +90,13 @@ class FoundBeta:
 
     @property
     def by_tenths(self) -> Tensor:
-        """(BINS,) float64 what is taken of rows whose shares are below 1."""
-        along, squares = self.sums.unbind(1)
+        """(BINS,) float64 what is taken of rows whose shares are below 1.
+
+        Tenths of which nothing was told for long follow those beside them.
+        """
+        place = torch.arange(BINS)
+        nearby = NEARBY ** (place[:, None] - place).abs().double()
+        along, squares = (nearby @ self.sums).unbind(1)
         found = torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
         return torch.where(found < NEGLIGIBLE, 0, found)
 

@@ -16,6 +16,7 @@ from lmc.paper.prediction import prediction
 from lmc.paper.setup import Scale
 from lmc.paper.small import small
 from lmc.paper.theory import theory
+from lmc.paper.variance import variance
 
 
 class Experiment(NamedTuple):
@@ -39,5 +40,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "memory": Experiment("Appendix, memory", "Memory and reserved messages", memory),
     "beta-alpha": Experiment("Appendix, ablation of beta", "LMC over alpha", beta_alpha),
     "beta-score": Experiment("Appendix, ablation of beta", "LMC over the score", beta_score),
+    "variance": Experiment("Beyond the paper", "Balanced batches, and the β that is found", variance),
     "theory": Experiment("Theorems 1 to 3", "The theorems in numbers", theory),
 }

@@ -36,14 +36,19 @@ def mean_chart(
     return Chart(over, label, lines, whole_x=over == "epochs", title=title)
 
 
-def epoch_chart(measured: Mapping[str, Sequence[float]], label: str, decades: bool = False) -> Chart:
-    """A line per name, of what was measured after each epoch.
+def epoch_chart(
+    measured: Mapping[str, Sequence[float]],
+    label: str,
+    decades: bool = False,
+    epochs: Sequence[int] | None = None,
+) -> Chart:
+    """A line per name, of what was measured after these epochs; None for each.
 
     >>> epoch_chart({"LMC": [0.5, 0.25]}, "bias").lines[0].x
     [1, 2]
     """
     lines = [
-        Line(name, Style.of(number), list(range(1, len(values) + 1)), values)
+        Line(name, Style.of(number), list(epochs or range(1, len(values) + 1)), values)
         for number, (name, values) in enumerate(measured.items())
     ]
     return Chart("epochs", label, lines, whole_x=True, decades=decades)

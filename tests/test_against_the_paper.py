@@ -6,7 +6,7 @@ import torch
 
 import lmc
 import oracle
-from estimating import bound, clusters_of, gcn, gcnii, graph_of
+from estimating import bound, clusters_of, gcn, gcnii, graph_of, mostly_long
 
 pytestmark = pytest.mark.usefixtures("_either_kernels")
 
@@ -109,16 +109,14 @@ def thirty_steps(made, estimator, kind, mix=None, **mixed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
-@pytest.mark.parametrize(
-    "score", ["2x-x^2", "sin", *(pytest.param(score, marks=pytest.mark.long) for score in ("x^2", "x", "1"))]
-)
+@pytest.mark.parametrize("score", mostly_long(["2x-x^2", "sin", "x^2", "x", "1"], every=5))
 @pytest.mark.parametrize("made", MADE, ids=NAMES)
 def test_thirty_steps_of_sgd_step_for_step(made, score, kind):
     thirty_steps(made, lmc.LMC(alpha=0.7, score=score), kind, alpha=0.7, score=score)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
+@pytest.mark.parametrize("kind", mostly_long(["directed weighted", "undirected"], every=2))
 @pytest.mark.parametrize("made", MADE, ids=NAMES)
 def test_thirty_steps_with_the_beta_that_is_found(made, kind):
     """And it is found: most tenths of x have told something, and β differs from what it began with."""

@@ -17,6 +17,7 @@ from estimating import (
     gradient,
     graph_of,
     mean_gradient,
+    mostly_long,
     settled,
 )
 
@@ -137,7 +138,7 @@ def test_the_mean_of_lmc_is_the_gradient(name, depth, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, every=4))
 @pytest.mark.parametrize("name", MODELS)
 def test_at_rest_the_mean_of_lmc_with_the_beta_it_finds_is_the_gradient(name, kind):
     """Histories become right, so β becomes zero where something is incomplete."""

@@ -105,19 +105,22 @@ class Step:
         of_halo_input = self._nothing()
         if model.reads_initial and z_halo is not None and updates_halo:
             of_halo_input = model.initial(z_halo)
-        keep_halo = halo.revisits or (model.jumps and halo.reads_losses)
+        jumps_from_halo, trains_first = model.jumps and halo.reads_losses, trains_before_first(model)
 
         passes: list[LayerPass] = []
         sent, sent_by_halo = list[Tensor](), list[Tensor]()
         for place, layer in enumerate(model.layers, start=1):  # line 6
             read = layer.what_it_reads(sent, of_input)
             read_by_halo = layer.what_it_reads(sent_by_halo, of_halo_input)
-            given = (self.batch, (*self.address, place), read, read_by_halo, keep_halo)
+            # Derivatives come back to the halo as far as V̂ is read: see `backward`.
+            is_read = place > 2 or (place == 2 and trains_first) or bool(layer.reads)
+            keeps_halo = (halo.revisits and is_read) or jumps_from_halo
+            given = (self.batch, (*self.address, place), read, read_by_halo, keeps_halo)
             at = pass_of(layer, *given, constant=constant and place == 1)
             at.send(z, z_halo)
-            is_read = place in read_again
-            sent.append(at.message.value if is_read and at.message else self._nothing())
-            sent_by_halo.append(at.sent_by_halo if is_read and updates_halo else self._nothing())
+            again = place in read_again
+            sent.append(at.message.value if again and at.message else self._nothing())
+            sent_by_halo.append(at.sent_by_halo if again and updates_halo else self._nothing())
             del z, z_halo  # the memory of the halo, before anything is received
             z, z_halo = at.receive(), None  # line 7: eq. (8)
             halo.keep_received(place, at.received, at.received_from_batch)

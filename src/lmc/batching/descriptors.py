@@ -91,8 +91,9 @@ class ClusterDescriptors:
                 raise ValueError(
                     f"sampler.{name}: must be a tensor with a row for each of {self._count} clusters"
                 )
-        self._now = state.get("now")
-        self._ends = {int(name): value for name, value in state.items() if name != "now"}
+        known = {name: value.clone() for name, value in state.items()}  # `see` writes into it
+        self._now = known.pop("now", None)
+        self._ends = {int(name): value for name, value in known.items()}
 
 
 def _directions(width: int, count: int, like: Tensor) -> Tensor:

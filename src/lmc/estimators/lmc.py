@@ -20,6 +20,7 @@ from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.mixed_halo import MixedSums, MixedValues
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.model import LayerWidths, Model
+from lmc.nn.module_context import training_mode
 
 Mix = Literal["values", "sums"]
 MakeBeta = Callable[[], Beta]
@@ -106,7 +107,8 @@ class LMC(HistoryEstimator):
                 {layer: widths[layer - 1].boundary for layer in embeddings},
                 {layer: widths[layer - 1].boundary for layer in auxiliaries},
             )
-        known = 1 if first_messages_are_features(model) else 0
+        with training_mode(model):  # in which features may be dropped
+            known = 1 if first_messages_are_features(model) else 0
         return Kept(
             {layer: widths[layer - 1].received for layer in embeddings if layer > known},
             {layer: widths[layer].returned for layer in auxiliaries},

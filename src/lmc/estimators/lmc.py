@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -73,9 +73,8 @@ class LMC(HistoryEstimator):
             checks.one_of("backward_score", self.backward_score, Score)
         if self.mix is not None:
             checks.one_of("mix", self.mix, Mix)
-        if not isinstance(self.alpha, str):
-            checks.real("alpha", self.alpha)
-        if self.alpha == "auto":
+        alpha: Any = self.alpha
+        if isinstance(alpha, str) and alpha == "auto":
             for name, default in (("score", "2x-x^2"), ("backward_score", None)):
                 if (given := getattr(self, name)) != default:
                     raise ArgumentError(
@@ -83,8 +82,8 @@ class LMC(HistoryEstimator):
                     )
             if self.mix == "values":
                 raise ArgumentError("mix='values': β is found for sums; alpha must be a number in [0, 1]")
-        elif isinstance(self.alpha, str) or not 0 <= self.alpha <= 1:
-            raise ArgumentError(f"alpha={checks.shown(self.alpha)}: must be in [0, 1] or 'auto'")
+        elif isinstance(alpha, str) or not 0 <= checks.real("alpha", alpha) <= 1:
+            raise ArgumentError(f"alpha={checks.shown(alpha)}: must be in [0, 1] or 'auto'")
         for name in ("compensate_forward", "compensate_backward"):
             checks.truth(name, getattr(self, name))
 

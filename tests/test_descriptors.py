@@ -110,10 +110,10 @@ def test_a_state_is_copied_and_one_of_another_run_refused():
     one, other = (ClusterDescriptors(torch.tensor([0, 1]), 2) for _ in range(2))
     one.see(path.batch([0, 1]), torch.ones(2, 3), torch.ones(2, 1))
     state = one.state()
-    other.load_state(state, width=3)
+    other.load_state(state, 3, torch.float32)
     before = state["now"].clone()
     other.see(path.batch([0, 1]), torch.zeros(2, 3), torch.ones(2, 1))
     assert torch.equal(one.state()["now"], before)
-    for wrong in ({"now": before[:, :1]}, {"now": before[:1]}, {"now": before.long()}, {"then": before}):
+    for wrong in ({"now": before[:, :1]}, {"now": before[:1]}, {"now": before.double()}, {"then": before}):
         with pytest.raises(ValueError, match="sampler"):
-            other.load_state(wrong, width=3)
+            other.load_state(wrong, 3, torch.float32)

@@ -226,7 +226,7 @@ class MixOfSums:
             self.U[l][i] = total[i]
 
     def learn(self, direction, l, old, truth, from_one):
-        for key in [key for key in self.told if key[:2] == (direction, l)] if self.share else []:
+        for key in [key for key in self.told if key[:2] == (direction, l)] if self.asked else []:
             self.told[key] = tuple(0.9 * value for value in self.told[key])
         for i in self.asked:
             near = self.model.neighbours[i]

@@ -103,3 +103,17 @@ def test_the_last_layers_spread_is_below_that_of_balanced_labels():
         batches = [batch for epoch in (2, 3) for batch in sampler.epoch(epoch)]
         spread[balance] = lmc.gradient_error(graph, model, estimator, batches).variance["layers.1"]
     assert spread["gradients"] < 0.95 * spread["labels"] < 0.9 * spread[None]
+
+
+def test_a_state_is_copied_and_one_of_another_run_refused():
+    path = lmc.Graph([[0, 1], [1, 0]], torch.eye(2), [0, 1], [True, True])
+    one, other = (ClusterDescriptors(torch.tensor([0, 1]), 2) for _ in range(2))
+    one.see(path.batch([0, 1]), torch.ones(2, 3), torch.ones(2, 1))
+    state = one.state()
+    other.load_state(state, 3, torch.float32)
+    before = state["now"].clone()
+    other.see(path.batch([0, 1]), torch.zeros(2, 3), torch.ones(2, 1))
+    assert torch.equal(one.state()["now"], before)
+    for wrong in ({"now": before[:, :1]}, {"now": before[:1]}, {"now": before.double()}, {"then": before}):
+        with pytest.raises(ValueError, match="sampler"):
+            other.load_state(wrong, 3, torch.float32)

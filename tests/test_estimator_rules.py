@@ -297,6 +297,8 @@ def test_a_failed_bind_changes_nothing():
         (lambda g, m: lmc.LMC().backward(g.batch([0])), "LMC is not bound: call bind(model, graph) first"),
         (lambda g, m: bound(lmc.GAS(), m, g).backward(graph_of("undirected").batch([0])), "batch: it is of"),
         (lambda g, m: lmc.LMC(alpha=1.5), "alpha=1.5: must be in [0, 1]"),
+        (lambda g, m: lmc.LMC("full"), "alpha='full': must be in [0, 1] or 'auto'"),
+        (lambda g, m: lmc.LMC(torch.ones(2)), "alpha=tensor([1., 1.]): must be a number"),
         (lambda g, m: lmc.LMC(score="x^3"), "score='x^3': must be one of x^2, 2x^2, 2x-x^2, x, 1, sin"),
         (lambda g, m: lmc.LMC(compensate_forward="no"), "compensate_forward='no': must be True or False"),
         (lambda g, m: lmc.GCN(5, 4, 3, linear_in="no"), "linear_in='no': must be True or False"),

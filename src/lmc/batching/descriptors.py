@@ -82,17 +82,23 @@ class ClusterDescriptors:
         now = {} if self._now is None else {"now": self._now}
         return now | {str(number): end for number, end in self._ends.items()}
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from where `state` was taken; ValueError where no such run wrote it."""
+    def load_state(self, state: dict[str, Tensor], width: int, dtype: torch.dtype) -> None:
+        """Go on from where `state` was taken; ValueError where no such run wrote it.
+
+        Args:
+            state: what `state` gave.
+            width: of the last boundary.
+            dtype: of what steps compute.
+        """
+        shape = (self._count, (width if width <= WIDEST else WIDEST // 2) * (DIRECTIONS + 1))
         for name, value in state.items():
             if name != "now" and not name.isdecimal():
                 raise ValueError(f"sampler.{name}: must be 'now' or the number of an epoch")
-            if not isinstance(value, Tensor) or value.ndim != 2 or len(value) != self._count:
-                raise ValueError(
-                    f"sampler.{name}: must be a tensor with a row for each of {self._count} clusters"
-                )
-        self._now = state.get("now")
-        self._ends = {int(name): value for name, value in state.items() if name != "now"}
+            if not isinstance(value, Tensor) or value.shape != shape or value.dtype != dtype:
+                raise ValueError(f"sampler.{name}: must be a tensor of {dtype} and shape {shape}")
+        known = {name: value.clone() for name, value in state.items()}  # `see` writes into it
+        self._now = known.pop("now", None)
+        self._ends = {int(name): value for name, value in known.items()}
 
 
 def _directions(width: int, count: int, like: Tensor) -> Tensor:

@@ -50,7 +50,8 @@ class BatchOptions:
         partition: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
         seed: of the clusters and of their groups.
-        balance: `"labels"` for groups with nearly the graph's mix of labels; `"none"` or None: random ones.
+        balance: `"labels"` for groups with nearly the graph's mix of labels; `"gradients"` for groups whose
+            estimates are alike; `"none"` or None: random ones.
         batch_share: which share of the graph's nodes a batch has, instead of `parts_per_batch`.
     """
 

@@ -54,7 +54,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "--balance",
         "training.balance",
         completion.BALANCE,
-        "labels (default): batches have the graph's mix of labels; none: random ones.",
+        "labels (default): batches have the graph's mix of labels; gradients: of gradients; none: random.",
     ),
     ("--epochs", "training.epochs", int, "How often every cluster is visited."),
     ("--lr", "training.lr", float, "Learning rate."),

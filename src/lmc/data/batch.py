@@ -48,6 +48,11 @@ class Edges:
         """Those whose source has this number or a larger one."""
         return self.where(self.ends[0] >= first)
 
+    def within(self, count: int, targets: Tensor) -> Edges:
+        """Those from one of the first `count` rows to a row where `targets` (rows,) is True."""
+        source, target = self.ends
+        return self.where((source < count) & targets[target])
+
     def after_one(self) -> Edges:
         """With one more row before all others, which sends itself two messages of weight and features one."""
 

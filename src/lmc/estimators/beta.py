@@ -43,6 +43,8 @@ MEMORY = 0.9
 """How much of what was found before counts at a step."""
 NEARBY = 0.05
 """How much what a tenth was told counts for the next one, and for each one further on again."""
+ROUNDING = 8
+"""A row whose incomplete sum is its history, but for so many units in the last place, tells nothing."""
 NEGLIGIBLE = 0.05
 """A smaller β is taken for zero: those rows need not be computed."""
 
@@ -111,8 +113,10 @@ class FoundBeta:
         """
         ahead = incomplete - old
         rows = torch.stack([((truth - old) * ahead).sum(1), ahead.square().sum(1)], dim=1).double()
+        rounding = ROUNDING * torch.finfo(old.dtype).eps
+        tells = rows[:, 1] > rounding**2 * old.double().square().sum(1)
         self.sums *= MEMORY
-        self.sums.index_add_(0, _bin(share), rows)
+        self.sums.index_add_(0, _bin(share[tells]), rows[tells])
 
 
 def _bin(share: Tensor) -> Tensor:

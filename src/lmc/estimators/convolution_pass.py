@@ -37,11 +37,12 @@ class ConvolutionPass(LayerPass):
 
     def received_from_batch(self) -> Tensor:
         """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
-        edges = self.layer.edges(self.batch)
-        within = edges.where(edges.ends[0] < self.batch.num_nodes)
+        count, rows = self.batch.num_nodes, self.batch.telling.rows
+        telling = torch.zeros(count, dtype=torch.bool).index_fill_(0, rows, True)
+        within = self.layer.edges(self.batch).within(count, telling)
+        own, others = self._sent()
         with torch.no_grad():  # as halo rows, which leave no trace in running statistics
-            received = self.layer.receive(within, *self._sent(), replace(self.rows, inside=False))
-        return received[self.batch.telling.rows]
+            return self.layer.receive(within, own, others[:0], replace(self.rows, inside=False))[rows]
 
     def returned_from_batch(self, v: Tensor) -> Tensor:
         """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""

@@ -207,11 +207,6 @@ class Estimator(ABC):
         """The step itself, not yet run."""
         return Step(self.model, batch, halo, self.loss, (self._seed, self._step), self.placement)
 
-    @property
-    def steps_done(self) -> int:
-        """How many estimates have left a trace since `bind`."""
-        return self._step
-
     def found(self) -> dict[str, float]:
         """Numbers that the method has found by itself so far, for the record of an epoch; here, none."""
         return {}

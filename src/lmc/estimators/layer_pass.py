@@ -261,10 +261,13 @@ class LinearPass(LayerPass):
         self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
     ) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
-        block = self.batch.transposed_halo_block(self.layer.aggregation)
-        arriving = replaced(lambda rows: _rows_of(block, rows).times(v, v_halo))
+
+        def arriving(rows: Tensor | None) -> Tensor:
+            block = self.batch.transposed_halo_block(self.layer.aggregation)
+            return _rows_of(block, rows).times(v, v_halo)
+
         by_halo = self._updated_halo()
-        at_message = self._through_update(by_halo, arriving)
+        at_message = self._through_update(by_halo, replaced(arriving))
         (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
         return self.halo_message_backward(at_message, at_own, from_head)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.mixed_halo import MixedSums, MixedValues
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.model import LayerWidths, Model
+from lmc.nn.module_context import training_mode
 
 Mix = Literal["values", "sums"]
 MakeBeta = Callable[[], Beta]
@@ -72,7 +73,8 @@ class LMC(HistoryEstimator):
             checks.one_of("backward_score", self.backward_score, Score)
         if self.mix is not None:
             checks.one_of("mix", self.mix, Mix)
-        if self.alpha == "auto":
+        alpha: Any = self.alpha
+        if isinstance(alpha, str) and alpha == "auto":
             for name, default in (("score", "2x-x^2"), ("backward_score", None)):
                 if (given := getattr(self, name)) != default:
                     raise ArgumentError(
@@ -80,8 +82,8 @@ class LMC(HistoryEstimator):
                     )
             if self.mix == "values":
                 raise ArgumentError("mix='values': β is found for sums; alpha must be a number in [0, 1]")
-        elif not 0 <= checks.real("alpha", self.alpha) <= 1:
-            raise ArgumentError(f"alpha={self.alpha}: must be in [0, 1] or 'auto'")
+        elif isinstance(alpha, str) or not 0 <= checks.real("alpha", alpha) <= 1:
+            raise ArgumentError(f"alpha={checks.shown(alpha)}: must be in [0, 1] or 'auto'")
         for name in ("compensate_forward", "compensate_backward"):
             checks.truth(name, getattr(self, name))
 
@@ -106,7 +108,8 @@ class LMC(HistoryEstimator):
                 {layer: widths[layer - 1].boundary for layer in embeddings},
                 {layer: widths[layer - 1].boundary for layer in auxiliaries},
             )
-        known = 1 if first_messages_are_features(model) else 0
+        with training_mode(model):  # in which features may be dropped
+            known = 1 if first_messages_are_features(model) else 0
         return Kept(
             {layer: widths[layer - 1].received for layer in embeddings if layer > known},
             {layer: widths[layer].returned for layer in auxiliaries},

@@ -43,6 +43,8 @@ class MixedHalo(HistoricalHalo):
             return historical
         beta = betas[layer](self._batch.local_share)
         rows = beta[:, 0].nonzero()[:, 0]
+        if len(rows) == 0:
+            return historical
         if len(rows) == len(beta):
             return historical.lerp_(incomplete(None), beta)
         historical[rows] = historical[rows].lerp_(incomplete(rows), beta[rows])
@@ -84,7 +86,7 @@ class MixedSums(MixedHalo):
 
     def __init__(self, estimator: LMC, batch: Batch) -> None:
         super().__init__(estimator, batch)
-        self.revisits = self.reads_losses
+        self.revisits = self.reads_losses and bool(self._auxiliaries)
         self._learns = self._writes and batch.num_halo > 0
 
     # -- the halo --------------------------------------------------------------------------------------
@@ -134,7 +136,8 @@ class MixedSums(MixedHalo):
         if layer in histories and self._learns and isinstance(beta, FoundBeta):
             rows, share = self._batch.telling
             places = self._inside[rows]
-            if bool((places >= 0).all()):  # as it is for batches of the clusters that it was bound for
+            # Each has a place, in batches of the clusters that the estimator was bound for.
+            if len(rows) > 0 and bool((places >= 0).all()):
                 old = self._placement.put(histories[layer].pull(places))
                 beta.learn(share, sums[rows], old, from_batch())
         self.write(histories, layer, self._inside, sums)

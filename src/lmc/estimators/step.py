@@ -123,10 +123,15 @@ class Step:
             sent_by_halo.append(at.sent_by_halo if again and updates_halo else self._nothing())
             del z, z_halo  # the memory of the halo, before anything is received
             z, z_halo = at.receive(), None  # line 7: eq. (8)
-            halo.keep_received(place, at.received, at.received_from_batch)
+            is_exact = exact_first and place == 1
+            if not is_exact:
+                halo.keep_received(place, at.received, at.received_from_batch)
             if place < depth or halo.reads_losses:  # line 8: eqs. (10) and (9)
-                known = "graph" if exact_first and place == 1 else halo.incomplete_from
-                incomplete = at.receive_halo(known, partial(halo.received, place)) if known else None
+                incomplete = None
+                if is_exact:
+                    incomplete = at.receive_halo("graph")
+                elif halo.incomplete_from is not None:
+                    incomplete = at.receive_halo(halo.incomplete_from, partial(halo.received, place))
                 z_halo = halo.embeddings(place, z, incomplete)
             halo.keep_embeddings(place, z, z_halo)
             at.end_forward()

@@ -26,6 +26,10 @@ class EdgesBothWays(Edges):
         """Those whose source has this number or a larger one."""
         return _both_ways(self.along.sent_from(first), self.against.sent_from(first))
 
+    def within(self, count: int, targets: Tensor) -> Edges:
+        """Those from one of the first `count` rows to a row where `targets` (rows,) is True."""
+        return _both_ways(self.along.within(count, targets), self.against.within(count, targets))
+
 
 class DirGNNLayer(ConvolutionLayer):
     """z = (1 - alpha) conv_in(h, edges) + alpha conv_out(h, reversed edges) + h W + b.

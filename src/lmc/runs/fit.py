@@ -85,8 +85,9 @@ def fit(
             passes over the whole graph.
         partition: how the graph is cut: `"metis"`, `"bfs"` or `"random"`.
         fixed: whether every epoch has the same groups of clusters.
-        balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"none"` or None
-            for random ones.
+        balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"gradients"` for
+            groups whose estimates are alike, as far as steps have shown (until then, labels), `"none"` or
+            None for random ones.
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.

@@ -339,5 +339,6 @@ class Training:
             self._scheduler.load_state_dict(state["scheduler"])
         self.estimator.load_state_dict(state["estimator"])
         if self._descriptors is not None:
-            self._descriptors.load_state(state.get("sampler", {}))
+            width = self.model.widths(self.graph)[-2]
+            self._descriptors.load_state(state.get("sampler", {}), width, self.graph.x.dtype)
         torch.set_rng_state(state["torch"])

@@ -174,3 +174,10 @@ def test_every_option_of_training_is_documented():
     documented = lmc.Training.__doc__
     for name in inspect.signature(lmc.Training).parameters:
         assert f"        {name}: " in documented
+
+
+def test_a_beta_that_is_found_ends_what_a_preset_says_of_it():
+    tree = merged(PRESETS["gcn-arxiv"], {"method": {"alpha": "auto"}})
+    assert Config.of(tree).build_estimator() == lmc.LMC()
+    with pytest.raises(lmc.ArgumentError, match="score='x': is of a number alpha"):
+        Config.of(merged(tree, {"method": {"score": "x"}})).build_estimator()

@@ -38,7 +38,7 @@ class LMC(HistoryEstimator):
     `alpha` that is the paper's method. By default it goes beyond that in two ways: what is remembered and
     mixed are the sums of messages that values are made of, so that the parameters in every value are those
     of now (where the first layer adds up features, its sums are known and exact); and β is found by least
-    squares from what batches show, layer by layer, see `found_beta`.
+    squares from what batches show, layer by layer; `docs/method.md` says how.
 
     Args:
         alpha: in [0, 1], or `"auto"`: β is found. At 0 only history is taken.

@@ -159,7 +159,8 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
     """Sections merged entry by entry; later trees win.
 
     A section that names another method starts anew; one that names another model keeps what all models take.
-    Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later one is kept.
+    Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later one is kept; what an
+    earlier tree says of LMC's β ends with a later `alpha = "auto"`.
 
     >>> merged({"model": {"name": "gcn", "layers": 2}}, {"model": {"layers": 3}})
     {'model': {'name': 'gcn', 'layers': 3}}
@@ -179,8 +180,13 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
                 kept = models.understood_by(section["name"], before) if name == "model" else {}
             if name == "training":
                 kept = {key: value for key, value in before.items() if _SAME_AS.get(key) not in section}
+            if name == "method" and section.get("alpha") == "auto":
+                kept = {key: value for key, value in kept.items() if key not in _OF_A_NUMBER_ALPHA}
             result[name] = {**kept, **section}
     return result
+
+
+_OF_A_NUMBER_ALPHA = ("score", "backward_score", "mix")
 
 
 def parse_setting(text: str) -> dict[str, Settings]:

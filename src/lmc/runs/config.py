@@ -159,8 +159,8 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
     """Sections merged entry by entry; later trees win.
 
     A section that names another method starts anew; one that names another model keeps what all models take.
-    Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later one is kept; what an
-    earlier tree says of LMC's β ends with a later `alpha = "auto"`.
+    Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later is kept; a later
+    `alpha = "auto"` ends what was said of LMC's β.
 
     >>> merged({"model": {"name": "gcn", "layers": 2}}, {"model": {"layers": 3}})
     {'model': {'name': 'gcn', 'layers': 3}}

@@ -425,7 +425,7 @@ def test_half_precision_halves_the_histories_of_a_checkpoint(tmp_path):
         fit(lmc.GCN(8, 64, 4), tmp_path / precision, estimator=lmc.LMC(precision=precision))
         file = sorted((tmp_path / precision / "checkpoints").iterdir())[-1]
         tensors = {name: value for name, value in load_file(file).items() if name.startswith(".estimator.")}
-        held[precision] = {name: value for name, value in tensors.items() if value.ndim == 2}
+        held[precision] = {name: value for name, value in tensors.items() if ".embeddings" in name}
     assert held["full"].keys() == held["half"].keys() != set()
     nodes = len(between_clusters(GRAPH, lmc.partition(GRAPH, SIZES["parts"])))
     for name, value in held["half"].items():

@@ -390,7 +390,7 @@ def test_what_only_real_features_fit_is_tried_on_them():
     graph, encoder, conv = lmc.Graph.from_pyg(data), LookedUp().double(), SAGEConv(8, 3).double()
     found = lmc.predict(graph, lmc.GNN([conv], encoder=encoder, in_features=5))
     assert torch.allclose(found, conv(encoder(data.x), data.edge_index), rtol=1e-9)
-    with pytest.raises(lmc.ArgumentError, match=r"head: LookedUp \(.*out of range"):
+    with pytest.raises(lmc.ArgumentError, match=r"head: LookedUp: raised IndexError: .*out of range"):
         lmc.GNN([SAGEConv(5, 5)], head=LookedUp())
 
 

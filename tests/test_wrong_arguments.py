@@ -45,7 +45,7 @@ def test_data_of_pyg_in_the_place_of_a_graph(graph, model, call):
         (lambda: lmc.GCNII(8, 8, 3, dropout=True), "dropout=True: must be a number"),
         (lambda: lmc.GCNII(8, 8, 3, alpha="0.1"), "alpha='0.1': must be a number"),
         (lambda: lmc.GCNII(8, 8, 3, theta=None), "theta=None: must be a number"),
-        (lambda: lmc.LMC(alpha="0.4"), "alpha='0.4': must be a number"),
+        (lambda: lmc.LMC(alpha="0.4"), "alpha='0.4': must be in [0, 1] or 'auto'"),
         (lambda: lmc.GraphFM(momentum=None), "momentum=None: must be a number"),
         (lambda: lmc.load("flickr", root="/tmp/a\0b"), "root='/tmp/a\\x00b': must be a path"),
     ],

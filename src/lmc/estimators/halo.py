@@ -29,12 +29,14 @@ class HaloPolicy:
             messages are the features themselves. They are then called incomplete, too.
         reads_losses: whether `auxiliaries` wants the derivatives of the halo's own losses, at Ĥᴸ.
         revisits: whether derivatives at halo rows are asked for; if not, their memory is given back early.
+        follows_back: whether they are asked for by `back_to_batch`, which is at every layer.
     """
 
     incomplete_from: Literal["reach", "batch"] | None = None
     exact_first: bool = False
     reads_losses: bool = False
     revisits: bool = False
+    follows_back: bool = True
 
     # -- sums: what halo rows receive, and what comes back to them ----------------------------------
 

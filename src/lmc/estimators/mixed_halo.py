@@ -26,6 +26,8 @@ class MixedHalo(HistoricalHalo):
         batch: whose halo.
     """
 
+    follows_back = False
+
     def __init__(self, estimator: LMC, batch: Batch) -> None:
         super().__init__(estimator, batch)
         self._batch = batch

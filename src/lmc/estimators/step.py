@@ -113,7 +113,7 @@ class Step:
             read = layer.what_it_reads(sent, of_input)
             read_by_halo = layer.what_it_reads(sent_by_halo, of_halo_input)
             # Derivatives come back to the halo as far as V̂ is read: see `backward`.
-            is_read = place > 2 or (place == 2 and trains_first) or bool(layer.reads)
+            is_read = halo.follows_back or place > 2 or (place == 2 and trains_first) or bool(layer.reads)
             keeps_halo = (halo.revisits and is_read) or jumps_from_halo
             given = (self.batch, (*self.address, place), read, read_by_halo, keeps_halo)
             at = pass_of(layer, *given, constant=constant and place == 1)

@@ -21,11 +21,11 @@ test: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long"
 
 # While writing code, in under a minute: without tests that start processes, each of which loads torch anew,
-# without random examples, and without those marked slow, among them the twins with plain kernels.
+# without random examples, and without those marked slow.
 test-quick: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not process and not slow and not fuzz"
 
-# What takes minutes: figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.
+# What takes minutes: the twins with plain kernels, figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.
 test-long: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m long
 

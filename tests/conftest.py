@@ -35,7 +35,7 @@ def _own_cache(tmp_path_factory):
     os.environ["NUMBA_CACHE_DIR"] = str(tmp_path_factory.getbasetemp().parent / "kernels")
 
 
-@pytest.fixture(params=["fast", pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.fixture(params=["fast", pytest.param("plain", marks=pytest.mark.long)])
 def _either_kernels(request, monkeypatch):
     """The test runs twice: with the fast loops and with their plain twins."""
     monkeypatch.setenv("LMC_KERNELS", request.param)

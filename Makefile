@@ -25,7 +25,8 @@ test: $(INSTALLED)
 test-quick: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not process and not slow and not fuzz"
 
-# What takes minutes: the twins with plain kernels, figure 3 on arxiv, every kind of model on Cora, kills of every method, deep models.
+# What takes minutes: the twins with plain kernels, figure 3 on arxiv, every kind of model on Cora, kills of every
+# method, deep models.
 test-long: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal -m long
 

@@ -30,7 +30,7 @@ class MixedHalo(HistoricalHalo):
 
     def __init__(self, estimator: LMC, batch: Batch) -> None:
         super().__init__(estimator, batch)
-        self._batch = batch
+        self._batch, self._last = batch, len(estimator.model.layers)
         self._forward, self._backward = estimator.forward_beta, estimator.backward_beta
         self.reads_losses = estimator.compensate_backward
 
@@ -44,6 +44,8 @@ class MixedHalo(HistoricalHalo):
         if layer not in betas:
             return historical
         beta = betas[layer](self._batch.local_share)
+        if layer == self._last:  # whose rows are read by their losses alone
+            beta = beta * self._batch.train_mask[self._batch.num_nodes :, None]
         rows = beta[:, 0].nonzero()[:, 0]
         if len(rows) == 0:
             return historical

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lmc.paper.figures import mean_chart
-from lmc.paper.outcome import Outcome, ResultTable, Value, ranked
+from lmc.paper.outcome import Outcome, ResultTable, Value, against, ranked
 from lmc.paper.setup import (
+    FOUND,
     LARGE_BATCH,
     METHOD_SETTINGS,
     SMALL_BATCH,
@@ -28,8 +29,8 @@ BATCHES: dict[str, tuple[int, float, dict[str, Any]]] = {
 
 
 def ablation(scale: Scale) -> Outcome:
-    """C_f and C_b, C_f alone, and GAS, which has neither."""
-    graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(3), scale.epochs_of(30)
+    """C_f and C_b, C_f alone, each with the paper's β and the one that is found; and GAS with neither."""
+    graphs, seeds, epochs = scale.graphs("arxiv"), scale.seeds(5), scale.epochs_of(30)
     outcome = Outcome({"runs": len(seeds), "epochs": epochs, "batches": BATCHES}, about_data(graphs))
     for name, graph in graphs.items():
         settings = settings_of("GCN", name)
@@ -41,18 +42,23 @@ def ablation(scale: Scale) -> Outcome:
                 "C_f & C_b": options,
                 "C_f": options | {"compensate_backward": False},
                 "GAS": METHOD_SETTINGS["GAS"],
+                "β found, C_f & C_b": FOUND,
+                "β found, C_f": FOUND | {"compensate_backward": False},
             }
-            found, best = {}, {}
+            found, best, tests = {}, {}, {}
             for method in with_progress(methods, f"ablation, {kind} batches of {name}"):
                 run = with_method(settings, methods[method])
                 found[method] = [
                     trained(graph, run, s, lr=lr, parts=80, parts_per_batch=size, epochs=epochs)
                     for s in seeds
                 ]
-                best[method] = at_best(found[method], "val")
-                rows.append([f"{kind} ({size} of 80)", method, best[method], at_best(found[method], "test")])
+                best[method], tests[method] = at_best(found[method], "val"), at_best(found[method], "test")
+                rows.append([f"{kind} ({size} of 80)", method, best[method], tests[method]])
             outcome.curves[f"{name}, {kind}"] = curves_of(found)
             outcome.findings.append(f"{name}, {kind} batches, best val: {ranked(best)}.")
+            outcome.findings.append(
+                f"{name}, {kind} batches, test beside GAS, in points: {against('GAS', tests)}."
+            )
             charts.append(mean_chart(found, "test", "epochs", title=f"{kind} batches"))
         outcome.figures[name] = charts
         outcome.tables.append(

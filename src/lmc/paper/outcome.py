@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scipy.stats import ttest_rel
+
 from lmc.report.charts import Chart
 from lmc.runs.mean_of_runs import MeanOfRuns
 
@@ -21,6 +23,31 @@ def ranked(found: Mapping[str, MeanOfRuns | None]) -> str:
     known = {name: mean for name, mean in found.items() if mean is not None}
     order = sorted(known, key=lambda name: -known[name].mean)
     return ", ".join(f"{name} {known[name].shown(2)}" for name in order)
+
+
+def against(base: str, found: Mapping[str, MeanOfRuns | None]) -> str:
+    """How far the others are from one of them, seed by seed, with the p value of a paired t-test.
+
+    >>> against("GAS", {"GAS": MeanOfRuns([70.0, 71.0, 70.5]), "LMC": MeanOfRuns([71.2, 72.1, 71.1])})
+    'LMC +0.97 (3 seeds, p = 0.025)'
+    >>> against("GAS", {"GAS": MeanOfRuns([70.0]), "LMC": MeanOfRuns([71.2])})
+    'LMC +1.20 (1 seed)'
+    """
+    reference = found[base]
+    others = {name: mean for name, mean in found.items() if name != base and mean is not None}
+    if reference is None:
+        return ""
+    return ", ".join(f"{name} {_difference(mean, reference)}" for name, mean in others.items())
+
+
+def _difference(runs: MeanOfRuns, reference: MeanOfRuns) -> str:
+    mean = f"{runs.mean - reference.mean:+.2f}"
+    if runs.values == reference.values or len(runs.values) != len(reference.values):
+        return mean
+    if len(runs.values) == 1:
+        return f"{mean} (1 seed)"
+    p = float(ttest_rel(runs.values, reference.values).pvalue)
+    return f"{mean} ({len(runs.values)} seeds, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
 
 
 @dataclass(frozen=True)

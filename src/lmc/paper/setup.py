@@ -41,6 +41,9 @@ LARGE = ("arxiv", "flickr", "reddit", "ppi")
 # What the paper found best (appendix E.4): trust the up-to-date values where a batch is large.
 LARGE_BATCH = {"name": "lmc", "alpha": 1.0, "score": "1"}
 SMALL_BATCH = {"name": "lmc", "alpha": 0.4, "score": "2x-x^2"}
+# What this library does where nothing is said: β is found, and so are batches.
+FOUND = {"name": "lmc"}
+BATCHES = ("parts", "parts_per_batch", "balance")
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,12 @@ def settings_of(model: str, data: str) -> Tree:
 def with_method(settings: Tree, method: dict[str, Any]) -> Tree:
     """The same settings for another method."""
     return {**settings, "method": method}
+
+
+def with_chosen_batches(settings: Tree) -> Tree:
+    """The same settings without the paper's batches: those that are chosen where nothing is said."""
+    training = {name: value for name, value in settings["training"].items() if name not in BATCHES}
+    return {**settings, "training": training}
 
 
 def trained(

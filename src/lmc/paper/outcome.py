@@ -29,7 +29,7 @@ def against(base: str, found: Mapping[str, MeanOfRuns | None]) -> str:
     """How far the others are from one of them, seed by seed, with the p value of a paired t-test.
 
     >>> against("GAS", {"GAS": MeanOfRuns([70.0, 71.0, 70.5]), "LMC": MeanOfRuns([71.2, 72.1, 71.1])})
-    'LMC +0.97 (3 seeds, p = 0.025)'
+    'LMC +0.97 (3 seeds, p = 0.035)'
     >>> against("GAS", {"GAS": MeanOfRuns([70.0]), "LMC": MeanOfRuns([71.2])})
     'LMC +1.20 (1 seed)'
     """

@@ -17,7 +17,7 @@ from lmc.errors import ArgumentError, RunError
 from lmc.files import one_line, write_atomically
 from lmc.runs.config import Config
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
-from lmc.training.records import Record, Result, most
+from lmc.training.records import Record, Result, most, step_memory_of
 
 MEMORY = (
     "Memory of a step is what comes on top of features, graph and histories; the process peak is all of it."
@@ -121,7 +121,7 @@ def compare(
                 None if first is None else result.history[first].epoch,
                 None if first is None else sum(r.seconds for r in result.history[: first + 1]),
                 statistics.median([record.seconds for record in result.history] or [0.0]),
-                most(record.step_memory for record in result.history),
+                step_memory_of(result.history),
                 max((record.memory for record in result.history), default=0),
             )
         )

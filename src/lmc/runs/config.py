@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +105,6 @@ class Config:
         check_section("method", self.method, method, _parameters(method))
         training = [name for name in _parameters(TrainingOptions) if name not in _OBJECTS]
         check_section("training", self.training, TrainingOptions, training)
-
-    def with_batches(self, options: TrainingOptions) -> Config:
-        """The same with the numbers of a run's batches, which may have been chosen."""
-        numbers = {name: getattr(options, name) for name in ("parts", "parts_per_batch", "batch_share")}
-        given = {name: value for name, value in self.training.items() if name not in numbers}
-        known = {name: value for name, value in numbers.items() if value is not None}
-        return replace(self, training=given | known)
 
     # -- what it stands for ------------------------------------------------------------------------
 

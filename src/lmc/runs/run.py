@@ -48,7 +48,8 @@ def train_run(
         graph = graph or config.load_graph()
         model = config.build_model_for(graph)
         options = TrainingOptions(**config.training)
-        training = prepare_training(graph, model, config.build_estimator(), options, told)
+        choice = kept.choice(options)
+        training = prepare_training(graph, model, config.build_estimator(), options, told, choice)
         training.began = began
     with kept as folder, ended_by(training, STOPPING):
         return folder.train(training)

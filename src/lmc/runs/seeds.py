@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.table import Table
 
 from lmc import checks, memory_use
-from lmc.batching.choice import choose_batches
 from lmc.data.graph import Graph
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
@@ -20,7 +19,6 @@ from lmc.runs.folder import METRICS
 from lmc.runs.going_on import refusal
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.runs.run import read_config, train_run
-from lmc.training.options import TrainingOptions
 from lmc.training.records import Result
 
 SEEDS = "seeds.json"
@@ -83,7 +81,7 @@ def train_each(
     for name, config in configs.items():
         gc.collect()
         memory_use.restart_peak()  # what the run before it held is not its own
-        begun = (out / name / METRICS).exists() and _goes_on(read_config(out / name), config, graph)
+        begun = (out / name / METRICS).exists() and _goes_on(read_config(out / name), config)
         with watch(name) as told:
             results[name] = train_run(config, out / name, begun, told, graph)
         if results[name].stopped == "interrupted":
@@ -91,12 +89,8 @@ def train_each(
     return results
 
 
-def _goes_on(kept: Config, asked: Config, graph: Graph) -> bool:
-    """Whether a run goes on with what is asked for, which may leave its batches to be chosen."""
-    options = TrainingOptions(**asked.training)
-    choice = choose_batches(graph.num_nodes, options.parts, options.parts_per_batch, options.batch_share)
-    chosen = asked.with_batches(options.with_choice(choice))
-    return any(refusal(kept.as_read(), each.as_read()) is None for each in (asked, chosen))
+def _goes_on(kept: Config, asked: Config) -> bool:
+    return refusal(kept.as_read(), asked.as_read()) is None
 
 
 def summarised(configs: Mapping[str, Config], results: Sequence[Result]) -> Seeds:

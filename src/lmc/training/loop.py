@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lmc import checks, memory_use, typed
+from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import ClusterSampler, Sampler, choice_of, ever_outside
 from lmc.data import rules
@@ -47,10 +48,11 @@ def prepare_training(
     estimator: Estimator,
     options: TrainingOptions,
     callbacks: Sequence[Callback] = (),
+    choice: Choice | None = None,
 ) -> Training:
     """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
 
-    Features are taken in the type of the model's weights.
+    Features are taken in the type of the model's weights. A run that goes on has the batches of its `choice`.
     """
     check_graph(graph)
     if not isinstance(estimator, Estimator):
@@ -65,9 +67,7 @@ def prepare_training(
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
-    sampler = estimator.sampler(graph, options.batches)
-    if choice := choice_of(sampler):  # the run goes on with these numbers, should others be chosen one day
-        options = options.with_choice(choice)
+    sampler = estimator.sampler(graph, replace(options.batches, choice=choice))
     for callback in callbacks:
         callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)

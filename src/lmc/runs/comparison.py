@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from rich.table import Table
 
 from lmc import typed
 from lmc.errors import ArgumentError, RunError
 from lmc.files import one_line, write_atomically
 from lmc.runs.config import Config
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
+from lmc.runs.stacked_table import StackedTable
 from lmc.training.records import Record, Result, most, step_memory_of
 
 MEMORY = (
@@ -183,15 +183,9 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
     return heads, lines
 
 
-def table(rows: Sequence[ComparedMethod], target: float | None) -> Table:
+def table(rows: Sequence[ComparedMethod], target: float | None) -> StackedTable:
     """For a terminal."""
-    heads, lines = cells(rows, target)
-    shown = Table(title="Same start, same batches", caption=MEMORY)
-    for place, head in enumerate(heads):
-        shown.add_column(head, justify="left" if place == 0 else "right")
-    for line in lines:
-        shown.add_row(*line)
-    return shown
+    return StackedTable("Same start, same batches", *cells(rows, target), caption=MEMORY)
 
 
 def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from lmc import checks, memory_use
 from lmc.data.graph import Graph
 from lmc.files import write_atomically
@@ -19,6 +17,7 @@ from lmc.runs.folder import METRICS
 from lmc.runs.going_on import refusal
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.runs.run import read_config, train_run
+from lmc.runs.stacked_table import StackedTable
 from lmc.training.records import Result
 
 SEEDS = "seeds.json"
@@ -109,19 +108,23 @@ def summarised(configs: Mapping[str, Config], results: Sequence[Result]) -> Seed
     return Seeds(results[0].metric.name, val, test, runs)
 
 
-def table(seeds: Seeds) -> Table:
+def table(seeds: Seeds) -> StackedTable:
     """For a terminal: a line a seed, and the mean."""
-    shown = Table(title=f"{len(seeds.runs)} seeds, {seeds.metric}: mean ± deviation")
-    for head in ("seed", "best epoch", "val", "test", "seconds"):
-        shown.add_column(head, justify="right")
-    for run in seeds.runs:
-        values = [_number(run.val), _number(run.test), f"{run.seconds:.1f}"]
-        shown.add_row(str(run.seed), "-" if run.epoch is None else str(run.epoch), *values)
-    shown.add_section()
+    lines = [
+        [
+            str(run.seed),
+            "-" if run.epoch is None else str(run.epoch),
+            _number(run.val),
+            _number(run.test),
+            f"{run.seconds:.1f}",
+        ]
+        for run in seeds.runs
+    ]
     seconds = MeanOfRuns([run.seconds for run in seeds.runs])
     means = ["-" if mean is None else mean.shown(4) for mean in (seeds.val, seeds.test)]
-    shown.add_row("mean", "", *means, seconds.shown(1))
-    return shown
+    lines.append(["mean", "", *means, seconds.shown(1)])
+    title = f"{len(seeds.runs)} seeds, {seeds.metric}: mean ± deviation"
+    return StackedTable(title, ["seed", "best epoch", "val", "test", "seconds"], lines, last_apart=True)
 
 
 def write_seeds(folder: Path, seeds: Seeds) -> None:

@@ -71,6 +71,7 @@ def test_a_larger_share_has_no_fewer_clusters_in_a_batch_and_larger_batches(node
 
 @given(SIZES, st.integers(1, 10**6), st.none() | st.integers(1, 10**6), SHARES)
 def test_what_is_given_stays(nodes, parts, per_batch, share):
+    parts, per_batch = min(parts, nodes), per_batch and min(per_batch, nodes)
     assert choose_batches(nodes, parts, per_batch)[:2] == (parts, per_batch or 1)
     found = choose_batches(nodes, parts, batch_share=share)
     assert found.parts == parts
@@ -105,6 +106,22 @@ def test_some_graphs_by_hand():
 def test_mistakes_are_one_line(given_, message):
     with pytest.raises(lmc.ArgumentError, match=message):
         choose_batches(100, **given_)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"parts": 601}, "1 of 600 clusters each (0.167 % of the graph, 1 node a cluster): parts=601"),
+        ({"parts_per_batch": 601}, "600 of 600 clusters each (100 % of the graph, 1 node a cluster)"),
+    ],
+)
+def test_more_clusters_than_nodes_are_as_many_as_nodes(options, words, tmp_path):
+    name = next(iter(options))
+    line = f"^{name}=601: the graph has 600 nodes, each a cluster of its own, almost no neighbours among them"
+    with pytest.warns(UserWarning, match=line):
+        assert trained(**options, out=tmp_path / "a").batches.startswith(words)
+    with pytest.warns(UserWarning, match="600 nodes"):
+        assert len(trained(**options, out=tmp_path / "a", resume=True).history) == 2
 
 
 # -- runs ----------------------------------------------------------------------------------------

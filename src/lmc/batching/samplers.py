@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.batching.balance import Balance, balanced, label_counts
-from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches
+from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches, too_many
 from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
@@ -150,9 +150,10 @@ class ClusterSampler:
         given = (parts, options.parts_per_batch, options.batch_share)
         choice = options.choice or choose_batches(graph.num_nodes, *given)
         if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
+            many = f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
             warnings.warn(
-                f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
-                f"{LEAST_CLUSTER} each, almost no neighbours among them; fewer parts make better batches",
+                f"{too_many(graph.num_nodes, *given[:2]) or many + f'{LEAST_CLUSTER} each'}, almost no "
+                "neighbours among them; fewer parts make better batches",
                 stacklevel=2,
             )
         clusters = partition(graph, choice.parts, options.partition, options.seed)

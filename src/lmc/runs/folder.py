@@ -74,7 +74,7 @@ class RunFolder(Callback):
         choice = read_choice(file)
         for name in ("parts", "parts_per_batch"):
             given, kept = getattr(options, name), getattr(choice, name)
-            if given not in (None, kept):
+            if given is not None and given < kept:  # more than the graph has nodes became fewer
                 rule = f"training.{name} is {kept}, and cannot become {given}"
                 raise ArgumentError(f"{self.folder}: goes on with the settings of the run: {rule}")
         return choice

@@ -104,7 +104,6 @@ def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     """The settings of each method's run; a method is given those of the settings that it has."""
     from lmc import checks
     from lmc.runs.config import Config, merged, understood
-    from lmc.training.options import TrainingOptions
 
     configs: dict[str, Config] = {}
     for method in methods:
@@ -112,6 +111,6 @@ def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
         own = understood(method, tree.get("method", {}))
         rest = {name: section for name, section in tree.items() if name != "method"}
         config = Config.of(merged(rest, {"method": {**own, "name": method}}))
-        config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
+        config.check_values()
         configs[method] = config
     return configs

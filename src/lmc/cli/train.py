@@ -87,6 +87,7 @@ def _train_seeds(
     from lmc.report import write_report
     from lmc.runs.seeds import seeded, summarised, table, train_each, write_seeds
 
+    config.check_values()
     configs = seeded(config, count)
     results = train_each(configs, folder, config.load_graph(), watch)
     if results is None:

@@ -23,6 +23,7 @@ from lmc.nn.model import Model
 from lmc.runs import models
 from lmc.runs.registry import METHODS
 from lmc.runs.sections import Settings, check_objects, check_section, defaults
+from lmc.training.optimizers import OPTIMIZERS, SCHEDULERS
 from lmc.training.options import TrainingOptions
 
 if sys.version_info >= (3, 11):
@@ -105,6 +106,15 @@ class Config:
         check_section("method", self.method, method, _parameters(method))
         training = [name for name in _parameters(TrainingOptions) if name not in _OBJECTS]
         check_section("training", self.training, TrainingOptions, training)
+
+    def check_values(self) -> None:
+        """Every range, before a graph is loaded, as far as they do not depend on it."""
+        options = TrainingOptions(**self.training)
+        checks.one_of("optimizer", options.optimizer, OPTIMIZERS)
+        if options.scheduler is not None:
+            checks.one_of("scheduler", options.scheduler, SCHEDULERS)
+        self.build_estimator().check_batches(options.batches)
+        models.check_values(self.model)
 
     # -- what it stands for ------------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ def train_run(
     began = time.monotonic() if began is None else began
     kept = RunFolder(out, resume, config)
     kept.check_free()
+    with _naming(out / CONFIG) if resume else nullcontext():
+        config.check_values()
     told = callbacks_of(callbacks, out, config)
     for callback in told if graph is None else ():
         callback.on_phase(f"loading {config.data['name']}")

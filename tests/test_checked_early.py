@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands import called, fails
+from commands import called, complaints, fails
 from lmc.runs.config import Config
 from lmc.runs.registry import METHODS, MODELS
 
@@ -33,3 +33,15 @@ def test_before_a_graph_is_loaded(tmp_path, monkeypatch, command, options, line)
 def test_what_is_right_passes(model, options):
     for method in METHODS:
         Config.of({"model": {"name": model, **options}, "method": {"name": method}}).check_values()
+
+
+def test_flags_that_cannot_matter(tmp_path):
+    common = ("--hidden", 4, "--epochs", 1, "--quiet")
+    line = fails(2, "compare", "--methods", "gas,gd", "--alpha", 0.3, *common, through=called)
+    assert line == "lmc: method.alpha=0.3: none of the methods gas, gd has it"
+    done = called("train", "--method", "gd", "--parts", 8, *common, "--out", tmp_path / "a")
+    assert done.returncode == 0, done.stderr
+    line = "lmc: warning: --parts: gd trains on all nodes at once, and has no batches"
+    assert complaints(done) == [line]
+    done = called("compare", "--methods", "gd,lmc", "--alpha", 0.3, *common, "--out", tmp_path / "b")
+    assert (done.returncode, complaints(done)) == (0, [])

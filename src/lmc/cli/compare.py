@@ -105,6 +105,11 @@ def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     from lmc import checks
     from lmc.runs.config import Config, merged, understood
 
+    for key, value in tree.get("method", {}).items():
+        if key != "name" and not any(
+            understood(checks.one_of("--methods", m, METHODS), {key: 0}) for m in methods
+        ):
+            raise ArgumentError(f"method.{key}={value}: none of the methods {', '.join(methods)} has it")
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)

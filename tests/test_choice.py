@@ -1,6 +1,7 @@
 """How a graph is cut where nobody says it: the rule, and what runs make and tell of it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -70,6 +71,7 @@ def test_a_larger_share_has_no_fewer_clusters_in_a_batch_and_larger_batches(node
 
 @given(SIZES, st.integers(1, 10**6), st.none() | st.integers(1, 10**6), SHARES)
 def test_what_is_given_stays(nodes, parts, per_batch, share):
+    parts, per_batch = min(parts, nodes), per_batch and min(per_batch, nodes)
     assert choose_batches(nodes, parts, per_batch)[:2] == (parts, per_batch or 1)
     found = choose_batches(nodes, parts, batch_share=share)
     assert found.parts == parts
@@ -106,6 +108,22 @@ def test_mistakes_are_one_line(given_, message):
         choose_batches(100, **given_)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"parts": 601}, "1 of 600 clusters each (0.167 % of the graph, 1 node a cluster): parts=601"),
+        ({"parts_per_batch": 601}, "600 of 600 clusters each (100 % of the graph, 1 node a cluster)"),
+    ],
+)
+def test_more_clusters_than_nodes_are_as_many_as_nodes(options, words, tmp_path):
+    name = next(iter(options))
+    line = f"^{name}=601: the graph has 600 nodes, each a cluster of its own, almost no neighbours among them"
+    with pytest.warns(UserWarning, match=line):
+        assert trained(**options, out=tmp_path / "a").batches.startswith(words)
+    with pytest.warns(UserWarning, match="600 nodes"):
+        assert len(trained(**options, out=tmp_path / "a", resume=True).history) == 2
+
+
 # -- runs ----------------------------------------------------------------------------------------
 
 
@@ -128,8 +146,9 @@ def test_a_run_needs_no_parts_and_says_what_was_chosen(tmp_path):
     words = "16 of 32 clusters each (50 % of the graph, 19 nodes a cluster): half of a small graph"
     assert result.batches == words
     assert json.loads((tmp_path / "a" / "summary.json").read_text())["batches"] == words
-    settings = lmc.load_run(tmp_path / "a").settings["training"]
-    assert (settings["parts"], settings["parts_per_batch"]) == (32, 16)
+    kept = json.loads((tmp_path / "a" / "batches.json").read_text())
+    assert kept == {"parts": 32, "parts_per_batch": 16, "reason": words}
+    assert not {"parts", "parts_per_batch"} & lmc.load_run(tmp_path / "a").settings["training"].keys()
     assert losses(result) == losses(trained(parts=32, parts_per_batch=16))
     assert losses(result) == losses(trained(batch_share=0.5))
     assert losses(trained(parts=32, batch_share=0.5)) == losses(result)
@@ -139,7 +158,7 @@ def test_a_run_needs_no_parts_and_says_what_was_chosen(tmp_path):
 def test_one_batch_of_all_nodes_has_no_clusters(tmp_path):
     result = trained(lmc.FullBatch(), out=tmp_path / "a")
     assert result.batches is None
-    assert "parts" not in lmc.load_run(tmp_path / "a").settings["training"]
+    assert not (tmp_path / "a" / "batches.json").exists()
     trained(lmc.FullBatch(), out=tmp_path / "a", resume=True)
 
 
@@ -155,9 +174,45 @@ def test_a_run_that_goes_on_keeps_what_was_chosen(tmp_path, monkeypatch):
     options = {"out": tmp_path / "a", "checkpoint": 1}
     lmc.fit(small_graph(), lmc.GCN(8, 8, 10), lmc.LMC(), epochs=1, **options)
     assert losses(trained(resume=True, **options)) == losses(straight)
-    monkeypatch.setattr("lmc.batching.choice.FEW_CLUSTERS", 8)  # a later version chooses otherwise
-    with pytest.raises(lmc.ArgumentError, match=r"training.parts is 32, and cannot become 16"):
-        trained(resume=True, **options)
+    assert straight.batches.endswith(": half of a small graph")
+
+
+@pytest.mark.parametrize("by", ["fit", "command"])
+def test_a_run_goes_on_with_its_batches_where_a_later_version_chooses_otherwise(tmp_path, monkeypatch, by):
+    torch.manual_seed(0)
+    small_graph().save(tmp_path / "graph")
+    graph, out = lmc.load(tmp_path / "graph"), tmp_path / "a"
+    lmc.fit(graph, lmc.GCN(8, 8, 10), lmc.LMC(), epochs=1, out=out)
+    monkeypatch.setattr("lmc.batching.choice.FEW_CLUSTERS", 8)
+    if by == "fit":
+        lmc.fit(graph, lmc.GCN(8, 8, 10), lmc.LMC(), epochs=2, out=out, resume=True)
+    else:
+        done = called("train", "--resume", out, "--epochs", 2)
+        assert done.returncode == 0, done.stderr
+    words = "16 of 32 clusters each (50 % of the graph, 19 nodes a cluster): half of a small graph"
+    assert json.loads((out / "summary.json").read_text())["batches"] == words
+    monkeypatch.undo()
+    again = [line["loss"] for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())]
+    assert again == losses(trained())
+    with pytest.raises(lmc.ArgumentError, match=r"training\.parts_per_batch is 16, and cannot become 1"):
+        trained(out=out, parts_per_batch=1, resume=True)
+
+
+def test_settings_of_a_run_choose_anew_for_another_graph_and_other_parts(tmp_path):
+    lmc.synthetic(nodes=4000, features=8, seed=3).save(tmp_path / "larger")
+    trained(out=tmp_path / "a")
+    trained(out=tmp_path / "quarter", batch_share=0.25)
+    common = ("--epochs", 1, "--data", tmp_path / "larger")
+    for run, options, words in (
+        ("a", (), "31 of 62 clusters each (50 % of the graph, 65 nodes a cluster): half of a small graph"),
+        ("a", ("--parts", 40), "1 of 40 clusters each"),
+        ("quarter", (), "16 of 64 clusters each (25 % of the graph, 62 nodes a cluster): batch_share=0.25"),
+        ("quarter", ("--parts", 40), "10 of 40 clusters each"),
+    ):
+        done = called("train", tmp_path / run / "config.toml", *common, *options, "--out", tmp_path / "b")
+        assert done.returncode == 0, done.stderr
+        assert f"batches: {words}" in done.stdout
+        shutil.rmtree(tmp_path / "b")
 
 
 def test_runs_of_a_comparison_go_on_where_batches_were_chosen(tmp_path):
@@ -195,7 +250,7 @@ def test_the_command_line_chooses_and_says_so(tmp_path):
     done = called("train", *common, "--method", "gas", "--out", tmp_path / "a")
     assert done.returncode == 0, done.stderr
     assert "batches: 16 of 32 clusters each (50 % of the graph, 19 nodes a cluster)" in done.stdout
-    assert "parts = 32" in (tmp_path / "a" / "config.toml").read_text()
+    assert "parts" not in (tmp_path / "a" / "config.toml").read_text()
     goes_on = called("train", "--resume", tmp_path / "a", "--epochs", 2, "--quiet")
     assert goes_on.returncode == 0, goes_on.stderr
     done = called("train", *common, "--batch-share", 0.25, "--out", tmp_path / "b")
@@ -203,7 +258,7 @@ def test_the_command_line_chooses_and_says_so(tmp_path):
     done = called("compare", *common, "--methods", "gas,lmc", "--out", tmp_path / "c", "--quiet")
     assert done.returncode == 0, done.stderr
     for method in ("gas", "lmc"):
-        assert "parts = 32" in (tmp_path / "c" / method / "config.toml").read_text()
+        assert json.loads((tmp_path / "c" / method / "batches.json").read_text())["parts"] == 32
     line = fails(2, "train", *common, "--batch-share", 2, through=called)
     assert "batch_share=2" in line
 

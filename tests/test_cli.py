@@ -64,7 +64,7 @@ def test_predict_on_a_graph_the_model_has_not_seen(trained, tmp_path):
         tmp_path / "q.npz",
         through=called,
     )
-    assert "does not take the graph's 5 features" in line
+    assert "has 5 features, and the model of " in line
     assert ".parquet" in fails(2, "predict", trained / "a", "--out", tmp_path / "p.xlsx", through=called)
     assert "not the folder of a run" in fails(
         2, "predict", tmp_path, "--out", tmp_path / "p.npz", through=called

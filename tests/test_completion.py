@@ -41,6 +41,8 @@ def offered(*words):
         ("--precision", get_args(Precision)),
         ("--optimizer", OPTIMIZERS),
         ("--scheduler", SCHEDULERS),
+        ("--alpha", ["auto"]),
+        ("--checkpoint", ["none", "last"]),
     ],
 )
 def test_values_of_flags_are_those_that_the_library_takes(flag, values):

@@ -275,3 +275,10 @@ def test_a_module_of_unknown_width_is_refused_when_there_is_a_graph():
     model = lmc.GNN([nn.Sequential(Centred(), nn.ReLU(), Square())])
     with pytest.raises(lmc.ArgumentError, match="Centred mixes nodes"):
         lmc.LMC().bind(model, graph_of("undirected"))
+
+
+def test_a_layer_of_another_width_is_an_error_of_ours():
+    layers = [GCNConv(8, 16), GCNConv(32, 3)]
+    with pytest.raises(lmc.ArgumentError, match=r"layers\[1\] \(GCNConv\): raised RuntimeError") as error:
+        lmc.GNN(layers)
+    assert type(error.value) is lmc.ArgumentError

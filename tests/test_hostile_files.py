@@ -43,6 +43,7 @@ READERS = {
     "config.toml": ["predict", "report", "resume"],
     "metrics.jsonl": ["report", "resume"],
     "summary.json": ["report"],
+    "batches.json": ["resume"],
     "environment.json": ["report"],
     "best.safetensors": ["predict"],
     "state": ["resume"],

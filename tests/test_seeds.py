@@ -80,6 +80,14 @@ def test_seeds_that_were_interrupted_go_on(small, tmp_path):
         assert resumed[name].best.val == straight[name].best.val
 
 
+def test_json_lines_say_whose_they_are(small, tmp_path):
+    options = ("--hidden", 4, "--epochs", 2, "--parts", 4, "--seed", 3, "--json")
+    done = called("train", "--data", small, *options, "--seeds", 2, "--out", tmp_path / "a")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["seed"], line["epoch"]) for line in lines] == [(3, 1), (3, 2), (4, 1), (4, 2)]
+
+
 def test_a_comparison_over_seeds(small, tmp_path):
     sizes = [
         "--data",

@@ -155,8 +155,18 @@ def test_kinds_of_labels(tmp_path):
 
 
 def test_nodes_that_only_a_split_knows(tmp_path):
-    graph = lmc.read_tables(**write(tmp_path, edges="0,1\n", splits="id,split\n0,train\n2,test\n"))
+    files = write(tmp_path, edges="0,1\n", splits="id,split\n0,train\n2,test\n")
+    with pytest.warns(UserWarning, match="has 1 id that no edge has, such as 2"):
+        graph = lmc.read_tables(**files)
     assert (graph.num_nodes, graph.num_classes, graph.id) == (3, 0, None)
+
+
+def test_ids_that_no_edge_has_are_counted(tmp_path):
+    edges, labels = tmp_path / "edges.csv", tmp_path / "labels.csv"
+    edges.write_text("source,target\na,b\nb,c\n")
+    labels.write_text("id,label\na,0\ny,1\nz,1\n")
+    with pytest.warns(UserWarning, match=r"labels.csv: has 2 ids that no edge has, such as 'y': a node"):
+        assert lmc.read_tables(edges, labels=labels).id.tolist() == ["a", "b", "c", "y", "z"]
 
 
 def test_vectors_in_one_column(tmp_path):
@@ -180,7 +190,9 @@ WRONG = {
     },
     "features.csv: id 1 is there twice": {"features": "id,x\n1,1\n1,2\n0,0\n"},
     "features.csv: column 'x', row 2 is empty": {"features": "id,x\n0,1\n1,\n"},
-    "features.csv: column 'x' holds string: must be numbers": {"features": "id,x\n0,red\n1,blue\n"},
+    "features.csv: column 'x' holds text, in row 1 'red': must be numbers": {
+        "features": "id,x\n0,red\n1,blue\n"
+    },
     "features.csv: has no column besides id": {"features": "id\n0\n1\n"},
     "features.csv: column 'id', row 2 is empty: every row needs an id": {"features": "id,x\n0,1\n,2\n"},
     "splits.csv: column 'split', row 1 is 'dev set': must be one of train, val, test": {

@@ -1,6 +1,7 @@
 """The loop, against what it promises."""
 
 import math
+import sys
 import time
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from numba.core import event
 
 import lmc
 from estimating import EVERY, graph_of
+from lmc.runs.comparison import compare
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import evaluate, micro_f1
 from lmc.training.optimizers import parameter_groups
@@ -281,6 +283,39 @@ def test_the_compilation_of_kernels_is_no_part_of_the_seconds(graph, monkeypatch
     result = lmc.fit(graph, gcn(graph), lmc.GAS(), parts=6, parts_per_batch=2, epochs=2)
     assert [record.seconds for record in result.history] == [3, 3]
     assert now == 2 * 3 * 1101
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere, a peak cannot begin anew")
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_memory_of_a_step_is_without_what_a_process_takes_once(graph, monkeypatch, epochs):
+    once, always, kept = 200_000_000, 20_000_000, []
+    backward = lmc.GAS.backward
+
+    def taking(estimator, batch):
+        if not kept:
+            torch.ones(once, dtype=torch.uint8)
+            kept.append(torch.ones(once, dtype=torch.uint8))
+        torch.ones(always, dtype=torch.uint8)
+        return backward(estimator, batch)
+
+    monkeypatch.setattr(lmc.GAS, "backward", taking)
+    options = {"parts": 6, "parts_per_batch": 3, "seed": 0}
+    result = lmc.fit(graph, gcn(graph), lmc.GAS(), epochs=epochs, **options)
+    alone, *later = [record.step_memory for record in result.history]
+    assert alone > once
+    assert len({*later}) == min(1, epochs - 1)
+    assert all(always / 2 < memory < once / 2 for memory in later)
+    row = compare({"gas": result})[1][0]
+    assert row.step_memory == (later or [alone])[-1]
+    assert row.memory > once
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere, a peak cannot begin anew")
+def test_one_epoch_more_has_the_memory_of_a_step_that_was_measured_before(graph, tmp_path):
+    options = {"parts": 6, "parts_per_batch": 3, "seed": 0, "out": tmp_path / "run"}
+    before = lmc.fit(graph, gcn(graph), lmc.GAS(), epochs=3, **options)
+    after = lmc.fit(graph, gcn(graph), lmc.GAS(), epochs=4, resume=True, **options)
+    assert after.history[3].step_memory == before.history[2].step_memory
 
 
 def test_the_clock_of_a_run_goes_on_where_another_process_goes_on(graph):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric import nn as pyg_nn
 from torch_geometric.data import Data
+from torch_geometric.transforms import RandomNodeSplit
 
 import lmc
 from commands import called, fails
@@ -63,8 +64,19 @@ def test_training_needs_a_labelled_node(changed, tmp_path):
         lmc.fit(graph, model, lmc.FullBatch(), epochs=1)
     graph.save(tmp_path / "g")
     line = fails(1, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
-    assert line == f"lmc: {rule}"
+    assert line.startswith(f"lmc: {rule}; where y has labels, lmc.Graph.from_pyg(RandomNodeSplit(")
     assert called("inspect", tmp_path / "g").returncode == 0
+
+
+def test_the_split_that_the_error_tells_how_to_make():
+    whole = lmc.synthetic(nodes=200).to_pyg()
+    graph = lmc.Graph(whole.edge_index, whole.x, whole.y)
+    with pytest.raises(lmc.GraphError) as error:
+        lmc.fit(graph, lmc.GCN(graph.num_features, 4, graph.num_classes), lmc.GAS(), parts=4, epochs=1)
+    call = str(error.value).split("where y has labels, ")[1].split(" makes a split")[0]
+    assert call == "lmc.Graph.from_pyg(RandomNodeSplit(num_val=0.2, num_test=0.2)(graph.to_pyg()))"
+    split = lmc.Graph.from_pyg(RandomNodeSplit(num_val=0.2, num_test=0.2)(graph.to_pyg()))
+    assert [int(mask.sum()) for mask in (split.train_mask, split.val_mask, split.test_mask)] == [120, 40, 40]
 
 
 # -- original ids ------------------------------------------------------------------------------------

@@ -102,3 +102,13 @@ def one_of(name: str, value: Any, allowed: Any) -> str:
     near = difflib.get_close_matches(str(value).lower(), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise ArgumentError(f"{name}={shown(value)}: must be one of {', '.join(names)}{hint}")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "node"), counted(1200, "node"), counted(3, "class")
+    ('1 node', '1,200 nodes', '3 classes')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"

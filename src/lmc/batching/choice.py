@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lmc import checks
+from lmc.checks import counted
 from lmc.errors import ArgumentError
 
 LARGE_SHARE = 1 / 16
@@ -49,7 +50,7 @@ def choose_batches(
     parts_per_batch: int | None = None,
     batch_share: float | None = None,
 ) -> Choice:
-    """Numbers that are given stay as they are; the others follow from them and the size of the graph.
+    """Numbers that are given stay as they are, up to that of the nodes; the others follow from them and it.
 
     Args:
         num_nodes: of the graph.
@@ -73,7 +74,21 @@ def choose_batches(
         per_batch = max(1, round(parts * batch_share))
     else:
         per_batch, why = 1 if parts_per_batch is None else parts_per_batch, "as given"
+    why = too_many(num_nodes, parts, per_batch) or why
+    parts, per_batch = min(parts, num_nodes), min(per_batch, num_nodes)
     return Choice(parts, per_batch, f"{_in_words(num_nodes, parts, per_batch)}: {why}")
+
+
+def too_many(num_nodes: int, parts: int | None, parts_per_batch: int | None) -> str | None:
+    """What is said where more clusters are asked for than there are nodes.
+
+    >>> too_many(300, 1000, 1), too_many(300, 300, 1)
+    ('parts=1000: the graph has 300 nodes, each a cluster of its own', None)
+    """
+    for name, asked in (("parts_per_batch", parts_per_batch), ("parts", parts)):
+        if asked is not None and asked > num_nodes:
+            return f"{name}={asked}: the graph has {counted(num_nodes, 'node')}, each a cluster of its own"
+    return None
 
 
 def check_sizes(parts_per_batch: int | None, batch_share: float | None) -> None:
@@ -104,7 +119,7 @@ def _clusters_of(batch_nodes: int) -> int:
 
 
 def _in_words(num_nodes: int, parts: int, per_batch: int) -> str:
-    share, nodes = 100 * per_batch / parts, num_nodes / parts
+    share, nodes = 100 * per_batch / parts, counted(round(num_nodes / parts), "node")
     return (
-        f"{per_batch:,} of {parts:,} clusters each ({share:.3g} % of the graph, {nodes:,.0f} nodes a cluster)"
+        f"{per_batch:,} of {counted(parts, 'cluster')} each ({share:.3g} % of the graph, {nodes} a cluster)"
     )

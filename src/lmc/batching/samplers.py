@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.batching.balance import Balance, balanced, label_counts
-from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches
+from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches, too_many
 from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
@@ -53,6 +53,7 @@ class BatchOptions:
         balance: `"labels"` for groups with nearly the graph's mix of labels; `"gradients"` for groups whose
             estimates are alike; `"none"` or None: random ones.
         batch_share: which share of the graph's nodes a batch has, instead of `parts_per_batch`.
+        choice: what has become of these numbers in a run that goes on; None to choose now.
     """
 
     parts: int | None = None
@@ -62,6 +63,7 @@ class BatchOptions:
     seed: int = 0
     balance: Balance | None = "labels"
     batch_share: float | None = None
+    choice: Choice | None = None
 
     def check_clusters(self, method: str) -> int | None:
         """How many clusters are asked for; ArgumentError where a method cannot work on batches of them."""
@@ -145,16 +147,17 @@ class ClusterSampler:
 
         Clusters of one or two nodes are worth a warning.
         """
-        choice = choose_batches(graph.num_nodes, parts, options.parts_per_batch, options.batch_share)
+        given = (parts, options.parts_per_batch, options.batch_share)
+        choice = options.choice or choose_batches(graph.num_nodes, *given)
         if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
+            many = f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
             warnings.warn(
-                f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
-                f"{LEAST_CLUSTER} each, almost no neighbours among them; fewer parts make better batches",
+                f"{too_many(graph.num_nodes, *given[:2]) or many + f'{LEAST_CLUSTER} each'}, almost no "
+                "neighbours among them; fewer parts make better batches",
                 stacklevel=2,
             )
         clusters = partition(graph, choice.parts, options.partition, options.seed)
-        given = (choice.parts_per_batch, options.seed, options.fixed, options.balance)
-        sampler = cls(graph, clusters, *given)
+        sampler = cls(graph, clusters, choice.parts_per_batch, options.seed, options.fixed, options.balance)
         sampler.choice = choice
         return sampler
 

@@ -104,14 +104,18 @@ def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     """The settings of each method's run; a method is given those of the settings that it has."""
     from lmc import checks
     from lmc.runs.config import Config, merged, understood
-    from lmc.training.options import TrainingOptions
 
+    for key, value in tree.get("method", {}).items():
+        if key != "name" and not any(
+            understood(checks.one_of("--methods", m, METHODS), {key: 0}) for m in methods
+        ):
+            raise ArgumentError(f"method.{key}={value}: none of the methods {', '.join(methods)} has it")
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)
         own = understood(method, tree.get("method", {}))
         rest = {name: section for name, section in tree.items() if name != "method"}
         config = Config.of(merged(rest, {"method": {**own, "name": method}}))
-        config.build_estimator().check_batches(TrainingOptions(**config.training).batches)
+        config.check_values()
         configs[method] = config
     return configs

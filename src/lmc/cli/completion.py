@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ class Known(click.types.StringParamType):
     ) -> list[CompletionItem]:
         """Those that begin with what is there."""
         return [CompletionItem(value) for value in self.values if value.startswith(incomplete)]
+
+
+class NumberOrKnown(Known):
+    """A number, or one of these values."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """An integer, a number, or the text as it is."""
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(value)
+        return value
 
 
 class KnownList(Known):
@@ -65,6 +77,7 @@ FEATURES = Known(("degree", "structure"))
 NORM = Known(("none", "batch", "layer"))
 SCORE = Known(("x^2", "2x^2", "2x-x^2", "x", "1", "sin"))
 PRECISION = Known(("full", "half"))
+ALPHA, CHECKPOINT = NumberOrKnown(("auto",)), NumberOrKnown(("none", "last"))
 BALANCE = Known(("labels", "gradients", "none"))
 OPTIMIZER = Known(("adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam"))
 SCHEDULER = Known(("cosine", "plateau"))

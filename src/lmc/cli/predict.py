@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 import lmc
+from lmc.checks import counted
 from lmc.cli.completion import DATA
 from lmc.cli.paths import FILE, FOLDER
 
@@ -34,4 +35,4 @@ def command(
     wanted = None if nodes is None else nodes_in_file(nodes, graph)
     prediction = loaded.predict(graph, wanted)
     write_predictions(out, graph, prediction, loaded.task, wanted, loaded.class_names)
-    print(f"{out}: {len(prediction):,} nodes")
+    print(f"{out}: {counted(len(prediction), 'node')}")

@@ -13,17 +13,6 @@ from lmc.cli import completion
 from lmc.cli.paths import FILE
 from lmc.runs.registry import MODELS, allow_own_model, is_own
 
-
-def number_or_word(value: str) -> int | float | str:
-    """A flag that takes either."""
-    if value.isdecimal():
-        return int(value)
-    try:
-        return float(value)
-    except ValueError:
-        return value
-
-
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--data", "data.name", completion.DATA, "Name or path of the graph."),
@@ -44,7 +33,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--layers", "model.layers", int, "Number of convolutions."),
     ("--dropout", "model.dropout", float, "Probability of a hidden entry to be dropped."),
     ("--norm", "model.norm", completion.NORM, "none, batch or layer; of PyG's models any norm of PyG."),
-    ("--alpha", "method.alpha", number_or_word, "LMC: how much new the halo takes, 0 to 1; auto finds it."),
+    ("--alpha", "method.alpha", completion.ALPHA, "LMC: how much new the halo takes, 0 to 1; auto finds it."),
     ("--score", "method.score", completion.SCORE, "LMC with a number alpha: x^2, 2x^2, 2x-x^2, x, 1 or sin."),
     ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
     ("--parts", "training.parts", int, "Clusters to cut the graph into; by default, by its size."),
@@ -66,7 +55,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--patience", "training.patience", int, "Evaluations without progress until it stops."),
     ("--evaluate-every", "training.evaluate_every", int, "Epochs between evaluations."),
     ("--gradient-error-every", "training.gradient_error_every", int, "Epochs between its measurements."),
-    ("--checkpoint", "training.checkpoint", number_or_word, "How many are kept: none, last or a number."),
+    (
+        "--checkpoint",
+        "training.checkpoint",
+        completion.CHECKPOINT,
+        "How many are kept: none, last or a number.",
+    ),
     ("--checkpoint-seconds", "training.checkpoint_seconds", float, "Between checkpoints."),
     ("--seed", "training.seed", int, "Of weights, clusters, batches and dropout."),
 ]

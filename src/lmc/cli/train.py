@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ def command(
         if resume is None and not quiet and not as_json:
             say_embedded_graph(tree)
         config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
+        _warn_of_unused(config, options)
         folder = resume or out or free_folder(_name(config))
         if seeds == 1:
             told: list[str | Callback] = [display, *loggers]
@@ -87,6 +89,7 @@ def _train_seeds(
     from lmc.report import write_report
     from lmc.runs.seeds import seeded, summarised, table, train_each, write_seeds
 
+    config.check_values()
     configs = seeded(config, count)
     results = train_each(configs, folder, config.load_graph(), watch)
     if results is None:
@@ -120,6 +123,14 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     if reason := refusal(kept, config.as_read()):
         raise ArgumentError(f"--resume {folder}: {reason}")
     return config
+
+
+def _warn_of_unused(config: Config, options: dict[str, Any]) -> None:
+    """Say which flags cannot matter: one batch of all nodes has no clusters."""
+    flags = ("--parts", "--parts-per-batch", "--batch-share", "--balance")
+    given = [flag for flag in flags if options["training_" + flag[2:].replace("-", "_")] is not None]
+    if config.method["name"] == "gd" and given:
+        warnings.warn(f"{', '.join(given)}: gd trains on all nodes at once, and has no batches", stacklevel=1)
 
 
 def _afterwards(config: Config, folder: Path) -> str:

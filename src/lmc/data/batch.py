@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from lmc import kernels
+from lmc import checks, kernels
 from lmc.data import rules
 from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
 from lmc.data.typed_adjacency import TYPED, typed_adjacency
@@ -316,7 +316,9 @@ class Batch:
         return self._built[matrix, "telling"]
 
     def __repr__(self) -> str:
-        return f"Batch({self.num_nodes:,} nodes, {self.num_halo:,} halo, scale {self.scale:g})"
+        return (
+            f"Batch({checks.counted(self.num_nodes, 'node')}, {self.num_halo:,} halo, scale {self.scale:g})"
+        )
 
 
 def _entries(block: CSR) -> Edges:

@@ -189,7 +189,7 @@ class Graph:
         >>> from torch_geometric.data import Data
         >>> data = Data(torch.ones(2, 1), torch.tensor([[0], [1]]))
         >>> Graph.from_pyg(data)
-        Graph(2 nodes, 1 edges, 1 features, no labels, directed)
+        Graph(2 nodes, 1 edge, 1 feature, no labels, directed)
         >>> data.y = torch.tensor([0, 1])
         >>> Graph.from_pyg(data, split_idx={"train": [0], "test": [1]}).test_mask
         tensor([False,  True])
@@ -295,7 +295,7 @@ class Graph:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     graph.save(f"{folder}/pair")
         ...     Graph.open(f"{folder}/pair")
-        Graph(2 nodes, 1 edges, 1 features, 2 classes, directed)
+        Graph(2 nodes, 1 edge, 1 feature, 2 classes, directed)
         """
         about, arrays = storage.open_folder(Path(path))
         given: dict[str, Any] = dict(arrays)
@@ -452,7 +452,8 @@ class Graph:
 
     def __repr__(self) -> str:
         kind = "undirected" if self.is_undirected else "directed"
-        width = "targets" if self.task == "regression" else "classes"
-        labels = f"{self.num_classes:,} {width}" if self.num_classes else "no labels"
-        counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        width = "target" if self.task == "regression" else "class"
+        labels = checks.counted(self.num_classes, width) if self.num_classes else "no labels"
+        sizes = {"node": self.num_nodes, "edge": self.num_edges, "feature": self.num_features}
+        counts = ", ".join(checks.counted(number, noun) for noun, number in sizes.items())
         return f"Graph({counts}, {labels}, {kind})"

@@ -356,4 +356,8 @@ def trainable(train_mask: Tensor) -> None:
     """At least one labelled node to learn from."""
     if not bool(train_mask.any()):
         nodes = train_mask.numel()
-        raise GraphError(f"train_mask has no labelled node among {nodes}: training needs one or more")
+        raise GraphError(
+            f"train_mask has no labelled node among {nodes}: training needs one or more; where y has labels, "
+            "lmc.Graph.from_pyg(RandomNodeSplit(num_val=0.2, num_test=0.2)(graph.to_pyg())) makes a split, "
+            "with torch_geometric.transforms.RandomNodeSplit"
+        )

@@ -98,7 +98,8 @@ class Table:
             if left or column.null_count:
                 raise self.wrong(name, "holds lists of different lengths, or with empty places")
         if not is_number(column.type):
-            raise self.wrong(name, f"holds {kind}: must be numbers")
+            what = first_text(column) if is_text(kind) else f"holds {kind}"
+            raise self.wrong(name, f"{what}: must be numbers")
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return values if width is None else values.reshape(-1, width)
 
@@ -124,6 +125,13 @@ def is_text(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def first_text(column: Any) -> str:
+    """Where a column of text holds something other than a number, and what."""
+    texts = column.to_pylist()
+    row = next((row for row, each in enumerate(texts) if each is not None and not writes_number(each)), 0)
+    return f"holds text, in row {row + 1} {texts[row]!r}"
 
 
 def _parquet(file: Path, ids: Callable[[list[str]], Sequence[str]]) -> Any:

@@ -10,12 +10,13 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lmc.checks import counted
 from lmc.data.edges import in_both_directions
 from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
 from lmc.data.rules import TO_NUMBERS, Task
 from lmc.data.splits import ROLE_OF, Role, random_split
-from lmc.data.table_files import Table, is_number, is_text, writes_number
+from lmc.data.table_files import Table, first_text, is_number, is_text
 from lmc.errors import DatasetError
 
 # What columns are called, whatever their case; where none is called so, the first ones are taken.
@@ -128,6 +129,9 @@ class _Ids:
             self._known = columns[features, features.id_names[0]]
         else:
             self._known = compute.unique(pyarrow.concat_arrays(columns.values())).sort()
+            ends = pyarrow.concat_arrays([columns[tables[0], name] for name in tables[0].id_names])
+            for table in tables[1:]:
+                self._say_new(table, columns[table, table.id_names[0]], ends)
         if len(self._known) == 0:
             raise DatasetError(f"{tables[0].file}: a graph needs a node or more")
 
@@ -152,6 +156,13 @@ class _Ids:
             )
         numbers: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
         return numbers
+
+    def _say_new(self, table: Table, column: Any, ends: Any) -> None:
+        """Warn of ids that no edge has."""
+        new = column.filter(self._index_in(column, ends).is_null())
+        if len(new):
+            which = f"{counted(len(new), 'id')} that no edge has, such as {new[0].as_py()!r}"
+            warnings.warn(f"{table.file}: has {which}: a node without neighbours each", stacklevel=4)
 
     @staticmethod
     def _require_once(table: Table, column: Any) -> None:
@@ -232,7 +243,7 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
     class_names = None
     if text[0]:
         if task in ("regression", "multilabel"):
-            raise table.wrong(names[0], f"{_first_text(columns[0])}: {task} wants numbers")
+            raise table.wrong(names[0], f"{first_text(columns[0])}: {task} wants numbers")
         values, class_names = classes_of_text(columns[0].to_pylist())
     elif len(columns) == 1 and not types.is_floating(columns[0].type):
         values = table.cast(names[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
@@ -242,13 +253,6 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
     y = np.full((len(ids), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
     y[ids.places(table, table.id_names[0])] = values
     return y, class_names
-
-
-def _first_text(column: Any) -> str:
-    """Where a column of text holds something other than a number, and what."""
-    texts = column.to_pylist()
-    row = next((row for row, each in enumerate(texts) if each is not None and not writes_number(each)), 0)
-    return f"holds text, in row {row + 1} {texts[row]!r}"
 
 
 def _random_masks(y: NDArray[Any]) -> dict[str, Any]:

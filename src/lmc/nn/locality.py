@@ -70,6 +70,8 @@ def check_locality(model: GNN, width: int, graph: Graph | None = None) -> bool:
                 _Tried.with_features(model, width, graph, suffix).run()
     except UndecidedError:
         return False
+    except _FailedError as error:
+        raise ArgumentError(str(error)) from error.__cause__
     return True
 
 

@@ -18,7 +18,7 @@ from lmc.runs.folder import CONFIG, ENVIRONMENT, METRICS, SUMMARY
 from lmc.runs.metrics_file import read_metrics
 from lmc.runs.summary import Summary, read_summary
 from lmc.runs.text_files import content_of, in_file, json_of
-from lmc.training.records import Record, most
+from lmc.training.records import Record, most, step_memory_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ReportedRun:
     @property
     def step_memory(self) -> int | None:
         """The most bytes that steps took on top of features, graph and histories."""
-        return most(record.step_memory for record in self.history)
+        return step_memory_of(self.history)
 
     @property
     def process_peak(self) -> int | None:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from rich.table import Table
 
 from lmc import typed
 from lmc.errors import ArgumentError, RunError
 from lmc.files import one_line, write_atomically
 from lmc.runs.config import Config
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
-from lmc.training.records import Record, Result, most
+from lmc.runs.stacked_table import StackedTable
+from lmc.training.records import Record, Result, most, step_memory_of
 
 MEMORY = (
     "Memory of a step is what comes on top of features, graph and histories; the process peak is all of it."
@@ -121,7 +121,7 @@ def compare(
                 None if first is None else result.history[first].epoch,
                 None if first is None else sum(r.seconds for r in result.history[: first + 1]),
                 statistics.median([record.seconds for record in result.history] or [0.0]),
-                most(record.step_memory for record in result.history),
+                step_memory_of(result.history),
                 max((record.memory for record in result.history), default=0),
             )
         )
@@ -183,15 +183,9 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
     return heads, lines
 
 
-def table(rows: Sequence[ComparedMethod], target: float | None) -> Table:
+def table(rows: Sequence[ComparedMethod], target: float | None) -> StackedTable:
     """For a terminal."""
-    heads, lines = cells(rows, target)
-    shown = Table(title="Same start, same batches", caption=MEMORY)
-    for place, head in enumerate(heads):
-        shown.add_column(head, justify="left" if place == 0 else "right")
-    for line in lines:
-        shown.add_row(*line)
-    return shown
+    return StackedTable("Same start, same batches", *cells(rows, target), caption=MEMORY)
 
 
 def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from lmc.nn.model import Model
 from lmc.runs import models
 from lmc.runs.registry import METHODS
 from lmc.runs.sections import Settings, check_objects, check_section, defaults
+from lmc.training.optimizers import OPTIMIZERS, SCHEDULERS
 from lmc.training.options import TrainingOptions
 
 if sys.version_info >= (3, 11):
@@ -106,12 +107,14 @@ class Config:
         training = [name for name in _parameters(TrainingOptions) if name not in _OBJECTS]
         check_section("training", self.training, TrainingOptions, training)
 
-    def with_batches(self, options: TrainingOptions) -> Config:
-        """The same with the numbers of a run's batches, which may have been chosen."""
-        numbers = {name: getattr(options, name) for name in ("parts", "parts_per_batch", "batch_share")}
-        given = {name: value for name, value in self.training.items() if name not in numbers}
-        known = {name: value for name, value in numbers.items() if value is not None}
-        return replace(self, training=given | known)
+    def check_values(self) -> None:
+        """Every range, before a graph is loaded, as far as they do not depend on it."""
+        options = TrainingOptions(**self.training)
+        checks.one_of("optimizer", options.optimizer, OPTIMIZERS)
+        if options.scheduler is not None:
+            checks.one_of("scheduler", options.scheduler, SCHEDULERS)
+        self.build_estimator().check_batches(options.batches)
+        models.check_values(self.model)
 
     # -- what it stands for ------------------------------------------------------------------------
 

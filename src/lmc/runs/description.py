@@ -30,12 +30,12 @@ _BY_THE_WAY = ("training", "in_channels", "init_avg_deg_lin", "init_avg_deg_log"
 
 
 def described(training: Training, given: Config | None = None) -> Config:
-    """The settings of a run, with the numbers of its batches: those it was made of, or what text can say.
+    """The settings of a run: those it was made of, or what text can say.
 
     Without any that it was made of, an object that settings cannot say stands there as being in memory.
     """
     if given is not None:
-        return given.with_batches(training.options)
+        return given
     return Config(
         _data(training.graph),
         model_settings(training.model, training.graph.num_features),

@@ -91,8 +91,8 @@ class JSONLines(Display):
     """One JSON object per epoch on the standard output."""
 
     def on_epoch(self, training: Training, record: Record) -> None:
-        """Print the record."""
-        print(json.dumps(asdict(record)), flush=True)
+        """Print the record, with the seed of its run: there may be several."""
+        print(json.dumps({"seed": training.options.seed, **asdict(record)}), flush=True)
 
 
 class PlainLines(Display):

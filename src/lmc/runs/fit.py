@@ -147,7 +147,8 @@ def fit(
     memory_use.restart_peak()
     with display_in_python(progress) as display:
         told = [*callbacks_of(callbacks, folder_path), display]
-        training = prepare_training(graph, model, estimator, options, told)
+        choice = None if kept is None else kept.choice(options)
+        training = prepare_training(graph, model, estimator, options, told, choice)
         with ended_by(training, [signal.SIGINT]):
             if kept is None:
                 return training.run()

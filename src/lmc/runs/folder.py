@@ -13,9 +13,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from lmc.batching.choice import Choice
+from lmc.batching.samplers import choice_of
 from lmc.errors import ArgumentError, RunError
 from lmc.files import one_line, regular, remove_partial_files, write_atomically
 from lmc.runs import checkpoint
+from lmc.runs.chosen import read_choice
 from lmc.runs.config import Config
 from lmc.runs.description import described
 from lmc.runs.environment import environment
@@ -24,10 +27,11 @@ from lmc.runs.metrics_file import append_metrics, write_metrics
 from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
+from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
-CHECKPOINTS, BEST, LOCK = "checkpoints", "best.safetensors", "lock"
+CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
 SAVING_SHARE = 20  # times as long as a save takes must pass before the next
 MIDWAY_SECONDS = 60.0  # of an epoch that a run may lose, where saving takes less than a twentieth of them
 
@@ -58,9 +62,26 @@ class RunFolder(Callback):
         if not self.resume and (self.folder / METRICS).exists():
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
 
+    def choice(self, options: TrainingOptions) -> Choice | None:
+        """The batches that the run in the folder has, which a later version may choose otherwise.
+
+        None where there is none to go on with, or where settings say it all; ArgumentError where the options
+        say otherwise.
+        """
+        file = self.folder / BATCHES
+        if not self.resume or not file.exists():
+            return None
+        choice = read_choice(file)
+        for name in ("parts", "parts_per_batch"):
+            given, kept = getattr(options, name), getattr(choice, name)
+            if given is not None and given < kept:  # more than the graph has nodes became fewer
+                rule = f"training.{name} is {kept}, and cannot become {given}"
+                raise ArgumentError(f"{self.folder}: goes on with the settings of the run: {rule}")
+        return choice
+
     def __enter__(self) -> RunFolder:
         self.check_free()
-        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, LOCK):
+        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, BATCHES, LOCK):
             if (self.folder / name).is_symlink():  # which would lead writing out of the folder
                 raise RunError(f"{self.folder / name}: a symbolic link; a run writes none")
         with self._writing():
@@ -121,6 +142,8 @@ class RunFolder(Callback):
             self._about = _about(training, self._config)
             text = self._config.to_toml()
             write_atomically(self.folder / CONFIG, lambda file: file.write(text.encode()))
+            if choice := choice_of(training.sampler):
+                _write_json(self.folder / BATCHES, choice._asdict())
             if not (self.folder / ENVIRONMENT).exists():
                 _write_json(self.folder / ENVIRONMENT, environment())
             # Epochs that were logged after the checkpoint are trained again, and a torn line goes.

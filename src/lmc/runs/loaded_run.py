@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc import checks, typed
+from lmc.checks import counted
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.errors import ArgumentError, RunError
@@ -111,7 +112,12 @@ class Run:
 
     def predict(self, graph: Graph | None = None, nodes: Tensor | None = None) -> Tensor:
         """(nodes, out) what the model says of a graph, or of some of its nodes; None is the run's own."""
-        return predict(self.load_graph() if graph is None else graph, self.model, nodes=nodes)
+        graph, model = self.load_graph() if graph is None else graph, self.model
+        needed = self._kept[1].get("in_features")
+        if isinstance(graph, Graph) and self.given is None and graph.num_features != needed:
+            has = counted(graph.num_features, "feature")
+            raise ArgumentError(f"{_name(graph)}: has {has}, and the model of {self.folder} takes {needed}")
+        return predict(graph, model, nodes=nodes)
 
     def load_graph(self, other: str | None = None, root: str | None = None) -> Graph:
         """The graph that the run was trained on, or another one, with features made as those are."""
@@ -155,6 +161,10 @@ class Run:
                 model_kind(name)
             except ArgumentError as error:  # it is code, which only a call or a command may name
                 raise RunError(f"{self.folder}: {error}") from None
+
+
+def _name(graph: Graph) -> str:
+    return "graph" if graph.source is None else str(graph.source["name"])
 
 
 def _check_names(module: nn.Module, weights: dict[str, Tensor]) -> None:

@@ -60,6 +60,13 @@ def check_model(settings: Settings) -> None:
             checks.one_of("model: setting", key, options)
 
 
+def check_values(settings: Settings) -> None:
+    """Every range, by building a model of ours or of PyG for any graph, without weights."""
+    if not isinstance(model_kind(settings["name"]), OwnKind):
+        with torch.device("meta"):
+            module_of(settings, in_features=8, out_features=8, degrees=torch.ones(2, device="cpu"))
+
+
 def resolved(settings: Settings) -> Settings:
     """With every default written out."""
     options = model_kind(settings["name"]).options()

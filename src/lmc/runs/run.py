@@ -41,6 +41,8 @@ def train_run(
     began = time.monotonic() if began is None else began
     kept = RunFolder(out, resume, config)
     kept.check_free()
+    with _naming(out / CONFIG) if resume else nullcontext():
+        config.check_values()
     told = callbacks_of(callbacks, out, config)
     for callback in told if graph is None else ():
         callback.on_phase(f"loading {config.data['name']}")
@@ -48,7 +50,8 @@ def train_run(
         graph = graph or config.load_graph()
         model = config.build_model_for(graph)
         options = TrainingOptions(**config.training)
-        training = prepare_training(graph, model, config.build_estimator(), options, told)
+        choice = kept.choice(options)
+        training = prepare_training(graph, model, config.build_estimator(), options, told, choice)
         training.began = began
     with kept as folder, ended_by(training, STOPPING):
         return folder.train(training)

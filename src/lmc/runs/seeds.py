@@ -8,10 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from lmc import checks, memory_use
-from lmc.batching.choice import choose_batches
 from lmc.data.graph import Graph
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
@@ -20,7 +17,7 @@ from lmc.runs.folder import METRICS
 from lmc.runs.going_on import refusal
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
 from lmc.runs.run import read_config, train_run
-from lmc.training.options import TrainingOptions
+from lmc.runs.stacked_table import StackedTable
 from lmc.training.records import Result
 
 SEEDS = "seeds.json"
@@ -83,7 +80,7 @@ def train_each(
     for name, config in configs.items():
         gc.collect()
         memory_use.restart_peak()  # what the run before it held is not its own
-        begun = (out / name / METRICS).exists() and _goes_on(read_config(out / name), config, graph)
+        begun = (out / name / METRICS).exists() and _goes_on(read_config(out / name), config)
         with watch(name) as told:
             results[name] = train_run(config, out / name, begun, told, graph)
         if results[name].stopped == "interrupted":
@@ -91,12 +88,8 @@ def train_each(
     return results
 
 
-def _goes_on(kept: Config, asked: Config, graph: Graph) -> bool:
-    """Whether a run goes on with what is asked for, which may leave its batches to be chosen."""
-    options = TrainingOptions(**asked.training)
-    choice = choose_batches(graph.num_nodes, options.parts, options.parts_per_batch, options.batch_share)
-    chosen = asked.with_batches(options.with_choice(choice))
-    return any(refusal(kept.as_read(), each.as_read()) is None for each in (asked, chosen))
+def _goes_on(kept: Config, asked: Config) -> bool:
+    return refusal(kept.as_read(), asked.as_read()) is None
 
 
 def summarised(configs: Mapping[str, Config], results: Sequence[Result]) -> Seeds:
@@ -115,19 +108,23 @@ def summarised(configs: Mapping[str, Config], results: Sequence[Result]) -> Seed
     return Seeds(results[0].metric.name, val, test, runs)
 
 
-def table(seeds: Seeds) -> Table:
+def table(seeds: Seeds) -> StackedTable:
     """For a terminal: a line a seed, and the mean."""
-    shown = Table(title=f"{len(seeds.runs)} seeds, {seeds.metric}: mean ± deviation")
-    for head in ("seed", "best epoch", "val", "test", "seconds"):
-        shown.add_column(head, justify="right")
-    for run in seeds.runs:
-        values = [_number(run.val), _number(run.test), f"{run.seconds:.1f}"]
-        shown.add_row(str(run.seed), "-" if run.epoch is None else str(run.epoch), *values)
-    shown.add_section()
+    lines = [
+        [
+            str(run.seed),
+            "-" if run.epoch is None else str(run.epoch),
+            _number(run.val),
+            _number(run.test),
+            f"{run.seconds:.1f}",
+        ]
+        for run in seeds.runs
+    ]
     seconds = MeanOfRuns([run.seconds for run in seeds.runs])
     means = ["-" if mean is None else mean.shown(4) for mean in (seeds.val, seeds.test)]
-    shown.add_row("mean", "", *means, seconds.shown(1))
-    return shown
+    lines.append(["mean", "", *means, seconds.shown(1)])
+    title = f"{len(seeds.runs)} seeds, {seeds.metric}: mean ± deviation"
+    return StackedTable(title, ["seed", "best epoch", "val", "test", "seconds"], lines, last_apart=True)
 
 
 def write_seeds(folder: Path, seeds: Seeds) -> None:

@@ -68,6 +68,7 @@ def tune(
     checks.one_of("pruner", pruner, Pruner)
     checks.whole_number("trials", trials, 1)
     base = Config.of(tree)
+    base.check_values()
     graph = base.load_graph()
     if not bool(graph.val_mask.any()):
         raise ArgumentError(f"data.name={base.data['name']!r}: has no validation nodes to judge trials by")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from lmc import checks, memory_use, typed
+from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import ClusterSampler, Sampler, choice_of, ever_outside
 from lmc.data import rules
@@ -35,7 +36,7 @@ from lmc.training.memory_check import check_memory
 from lmc.training.metrics import evaluate, metric_functions, metric_of
 from lmc.training.optimizers import make_optimizer, make_scheduler, moments_after_a_step
 from lmc.training.options import TrainingOptions
-from lmc.training.records import Record, Result
+from lmc.training.records import Record, Result, step_memory_of
 from lmc.training.state_check import check_state, fingerprint
 
 State = dict[str, Any]
@@ -47,10 +48,11 @@ def prepare_training(
     estimator: Estimator,
     options: TrainingOptions,
     callbacks: Sequence[Callback] = (),
+    choice: Choice | None = None,
 ) -> Training:
     """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
 
-    Features are taken in the type of the model's weights.
+    Features are taken in the type of the model's weights. A run that goes on has the batches of its `choice`.
     """
     check_graph(graph)
     if not isinstance(estimator, Estimator):
@@ -65,9 +67,7 @@ def prepare_training(
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
-    sampler = estimator.sampler(graph, options.batches)
-    if choice := choice_of(sampler):  # the run goes on with these numbers, should others be chosen one day
-        options = options.with_choice(choice)
+    sampler = estimator.sampler(graph, replace(options.batches, choice=choice))
     for callback in callbacks:
         callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)
@@ -131,7 +131,8 @@ class Training:
         )
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
         estimator.watch = None if self._descriptors is None else self._descriptors.see
-        self._peak_before = self._held_before = 0
+        self._peak_before = 0
+        self._held_before: int | None = None
         self._step_memory: int | None = None
         self._loss = self._seconds = self._wall_before = self._wall_at_step = 0.0
 
@@ -139,9 +140,6 @@ class Training:
 
     def run(self) -> Result:
         """Train from the current state to the end; the model then has the best weights."""
-        self._peak_before = memory_use.peak()
-        memory_use.restart_peak()
-        self._held_before = memory_use.now()
         self._lose_patience()
         try:
             for callback in self.callbacks:
@@ -149,9 +147,14 @@ class Training:
             goes_on = self.epoch < self.options.epochs and self.stopped is None
             for callback in self.callbacks if goes_on else ():
                 callback.on_phase("first batch")
-            coming = self._coming()
-            while self.epoch < self.options.epochs and self.stopped is None:
-                self._train_epoch(coming)
+            # The first epoch is by itself: what it leaves, once in a process, is no memory of a step.
+            first = min(self.epoch + 1, self.options.epochs)
+            for until in (first, self.options.epochs):
+                coming = self._coming(until)
+                if until > first or self._step_memory is None:
+                    self._measure_steps()
+                while self.epoch < until and self.stopped is None:
+                    self._train_epoch(coming)
             self._check_weights()
             done = self.epoch == self.options.epochs
             self.stopped = "finished" if done or self.stopped is None else self.stopped
@@ -188,11 +191,11 @@ class Training:
         """The weights of the best epoch so far, or the current ones if there is none."""
         return self.best.weights or weights_of(self.model.original)
 
-    def _coming(self) -> Iterator[Batch]:
-        """The remaining batches of the run, each prepared for its step."""
+    def _coming(self, until: int) -> Iterator[Batch]:
+        """The remaining batches before an epoch, each prepared for its step."""
 
         def remaining(first_epoch: int, first_step: int) -> Iterator[Batch]:
-            for epoch in range(first_epoch, self.options.epochs):
+            for epoch in range(first_epoch, until):
                 yield from self.sampler.epoch(epoch, first_step if epoch == first_epoch else 0)
 
         coming = remaining(self.epoch, self.step)
@@ -249,10 +252,17 @@ class Training:
         if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
             raise self._lost("a weight is not finite", self.step)
 
+    def _measure_steps(self) -> None:
+        """From now to the end of the epoch, the peak is that of steps."""
+        self._peak_before = max(self._peak_before, memory_use.peak())
+        memory_use.restart_peak()
+        self._held_before = memory_use.now()
+
     def _record(self) -> Record:
         number, options = self.epoch + 1, self.options
-        if self._step_memory is None:  # later, memory that the evaluation has left would count
+        if self._held_before is not None:  # later, memory that the evaluation has left would count
             self._step_memory = max(0, memory_use.peak() - self._held_before)
+            self._held_before = None
         metrics: dict[str, float] = {}
         further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
@@ -330,7 +340,7 @@ class Training:
         self._loss, self._seconds = state["loss"], state["seconds"]
         self._wall_before = typed.read("wall_seconds", state.get("wall_seconds", 0.0), float, ValueError)
         self._wall_at_step = self._wall_before
-        self.records = records
+        self.records, self._step_memory = records, step_memory_of(records)
         self.best.record = next((r for r in self.records if r.epoch == state["best"]), None)
         self.best.weights, self.best.evaluations_since = state["best_weights"], state["since_best"]
         self.model.original.load_state_dict(state["model"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from lmc import checks
 from lmc.batching.balance import Balance
-from lmc.batching.choice import Choice, check_sizes
+from lmc.batching.choice import check_sizes
 from lmc.batching.partition import PartitionMethod
 from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
@@ -141,15 +141,6 @@ class TrainingOptions:
         """Those that say how batches are made."""
         given = (self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)
         return BatchOptions(*given, self.balance, self.batch_share)
-
-    def with_choice(self, choice: Choice) -> TrainingOptions:
-        """The same with the numbers that were chosen for its batches.
-
-        >>> from lmc.batching.choice import choose_batches
-        >>> TrainingOptions(batch_share=0.25).with_choice(choose_batches(2000, batch_share=0.25)).parts
-        64
-        """
-        return replace(self, parts=choice.parts, parts_per_batch=choice.parts_per_batch, batch_share=None)
 
 
 def _no_checkpoint(line: str) -> ArgumentError:

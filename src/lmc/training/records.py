@@ -26,8 +26,9 @@ class Record:
         metrics: further metrics that were asked for, each by part of the split; None where not evaluated.
         gradient_error: `lmc.gradient_error` by part of the model, where it was asked for.
         found: what the estimator has found by itself, such as LMC's β; None where there is nothing.
-        step_memory: the most bytes that steps took on top of features, graph and histories, in the first
-            epoch since the process began; None where that is unknown.
+        step_memory: the most bytes that steps took on top of features, graph and histories, in the second
+            epoch since the process began; in the first one, before that is known, with what a process takes
+            once, such as compiled kernels. None where it is unknown.
     """
 
     epoch: int
@@ -51,6 +52,11 @@ def most(values: Iterable[int | None]) -> int | None:
     (5, None)
     """
     return max((value for value in values if value is not None), default=None)
+
+
+def step_memory_of(history: Sequence[Record]) -> int | None:
+    """What steps took, as the last epoch knows it: the first one counts what a process takes once."""
+    return history[-1].step_memory if history else None
 
 
 @dataclass(frozen=True)

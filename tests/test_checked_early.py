@@ -1,0 +1,47 @@
+"""What can be said of settings without a graph is said before one is loaded."""
+
+import pytest
+
+from commands import called, complaints, fails
+from lmc.runs.config import Config
+from lmc.runs.registry import METHODS, MODELS
+
+WRONG = [
+    (("--lr", -1), "lr=-1.0: must be 0 or more"),
+    (("--optimizer", "adm"), "optimizer='adm': must be one of adam, adamw"),
+    (("--scheduler", "cos"), "scheduler='cos': must be one of cosine, plateau"),
+    (("--alpha", 7), "alpha=7: must be in [0, 1] or 'auto'"),
+    (("--dropout", 3), "dropout=3.0: must be in [0, 1)"),
+    (("--hidden", 0), "hidden=0: must be 1 or more"),
+    (("--layers", 0, "--model", "gcnii"), "layers=0: must be 1 or more"),
+    (("--metric", "f7"), "metrics='f7': must be one of accuracy"),
+    (("--parts", 4, "--parts-per-batch", 9), "parts_per_batch=9: must be at most parts=4"),
+]
+
+
+@pytest.mark.parametrize(("options", "line"), WRONG)
+@pytest.mark.parametrize("command", [("train",), ("train", "--seeds", 2), ("compare", "--methods", "lmc")])
+def test_before_a_graph_is_loaded(tmp_path, monkeypatch, command, options, line):
+    monkeypatch.setattr(Config, "load_graph", lambda *_, **__: pytest.fail("a graph is loaded"))
+    command = (*command, "--data", "synthetic", *options, "--out", tmp_path / "a")
+    assert line in fails(2, *command, through=called)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("options", [{}, {"layers": 3, "hidden": 12, "dropout": 0.5}])
+def test_what_is_right_passes(model, options):
+    for method in METHODS:
+        Config.of({"model": {"name": model, **options}, "method": {"name": method}}).check_values()
+
+
+def test_flags_that_cannot_matter(tmp_path):
+    common = ("--hidden", 4, "--epochs", 1, "--quiet")
+    line = fails(2, "compare", "--methods", "gas,gd", "--alpha", 0.3, *common, through=called)
+    assert line == "lmc: method.alpha=0.3: none of the methods gas, gd has it"
+    done = called("train", "--method", "gd", "--parts", 8, *common, "--out", tmp_path / "a")
+    assert done.returncode == 0, done.stderr
+    line = "lmc: warning: --parts: gd trains on all nodes at once, and has no batches"
+    assert complaints(done) == [line]
+    done = called("compare", "--methods", "gd,lmc", "--alpha", 0.3, *common, "--out", tmp_path / "b")
+    assert (done.returncode, complaints(done)) == (0, [])

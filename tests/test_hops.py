@@ -403,8 +403,8 @@ def test_cora_by_small_batches_is_as_accurate_as_by_full_ones(kind, real):
         return float((lmc.predict(graph, model).argmax(1) == graph.y)[graph.test_mask].double().mean())
 
     full = accuracy(lmc.FullBatch(), 60)
-    # Random groups: with 140 labels in 20 clusters, those that are alike by labels keep neighbours apart, which
-    # costs two points whatever the method is.
+    # Random groups: with 140 labels in 20 clusters, those that are alike by labels keep neighbours apart,
+    # which costs two points whatever the method is.
     small = accuracy(lmc.LMC(), 30, parts=20, parts_per_batch=5, balance=None)
     print(f"{kind}: full batch {full:.3f}, LMC {small:.3f}")
     assert small > full - LESS.get(kind, 0.03)

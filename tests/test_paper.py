@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import lmc
 from commands import called
 from lmc.paper import batch_size
 from lmc.paper.batch_size import RATES
@@ -13,6 +14,7 @@ from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.figures import epoch_chart
 from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable
 from lmc.paper.setup import METHOD_SETTINGS
+from lmc.paper.variance import errors_along
 from lmc.paper.writing import write_page
 
 # `make test-long` has the others, some of which start processes of their own.
@@ -22,8 +24,6 @@ QUICK = ["prediction", "gradient-error", "ablation"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small graph under the names that experiments look for."""
-    import lmc
-
     root = tmp_path_factory.mktemp("data")
     graph = lmc.synthetic(nodes=400, features=6, classes=4)
     for name in ("arxiv", "cora"):
@@ -93,6 +93,19 @@ def test_the_learning_rate_is_the_one_that_is_best_on_average(monkeypatch):
     rate, results = batch_size._searched(None, {}, 5, 1, range(3), RATES)
     assert (rate, [result.best.val for result in results]) == (0.003, [0.7, 0.6, 0.5])
     assert sorted(asked) == sorted([*product(RATES, range(2)), (0.003, 2)])
+
+
+def test_methods_are_measured_at_the_same_points_of_one_training():
+    graph = lmc.synthetic(nodes=240, features=6, classes=4)
+    found = errors_along(graph, 12, 3, (1, 2))
+    assert list(found) == [1, 2]
+    for at in found.values():
+        default = at.by_method["LMC, β found"]
+        assert default == at.by_groups["labels"]
+        spreads = {errors.variance["total"] for errors in at.by_method.values()}
+        assert max(spreads) == pytest.approx(min(spreads))  # the same batches at the same parameters
+        assert len({errors.bias["total"] for errors in at.by_method.values()}) == len(at.by_method)
+    assert found[2].by_groups["gradients"].variance != found[2].by_groups["random"].variance
 
 
 def test_experiments_are_listed_and_unknown_ones_are_named(tmp_path):

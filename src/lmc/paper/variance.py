@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import torch
+
+from lmc.batching.balance import Balance
 from lmc.batching.choice import LEAST_CLUSTER
+from lmc.batching.partition import partition
+from lmc.batching.samplers import ClusterSampler
 from lmc.data.graph import Graph
+from lmc.estimators.estimator import Estimator
+from lmc.estimators.gas import GAS
 from lmc.estimators.gradient_error import GradientErrors, gradient_error
+from lmc.estimators.lmc import LMC
+from lmc.nn.gcn import GCN
 from lmc.paper.figures import epoch_chart
 from lmc.paper.outcome import Outcome, ResultTable, Value
-from lmc.paper.setup import SMALL_BATCH, Scale, Tree, about_data, trained, with_progress
-from lmc.training.callbacks import Callback
-from lmc.training.loop import Training
-from lmc.training.records import Record
+from lmc.paper.setup import Scale, about_data, with_progress
 
 BATCHES = ((80, 1), (80, 5), (80, 40), (1280, 80))
 """Clusters of the graph and of a batch."""
@@ -21,96 +28,122 @@ MARKS = (1, 3, 8, 16)
 """Epochs after which errors are measured."""
 MOST_BATCHES = 16
 """Over which they are averaged, of the epoch to come."""
-
-MODEL = {"name": "gcn", "hidden": 64, "layers": 3, "dropout": 0.0, "norm": "none"}
-FOUND, GAS = {"name": "lmc"}, {"name": "gas"}
-COMPARED: dict[str, tuple[dict[str, Any], str]] = {
-    "LMC, random groups": (FOUND, "none"),
-    "LMC, labels": (FOUND, "labels"),
-    "LMC, gradients": (FOUND, "gradients"),
-    "LMC, alpha 0.4, labels": (SMALL_BATCH, "labels"),
-    "LMC, alpha 0, labels": ({"name": "lmc", "alpha": 0.0}, "labels"),
-    "GAS, labels": (GAS, "labels"),
-}
+HIDDEN, LAYERS, LR = 64, 3, 5e-3
+GROUPS: dict[str, Balance] = {"random": "none", "labels": "labels", "gradients": "gradients"}
+DEFAULT = "LMC, β found"
 
 
-class Mark(NamedTuple):
-    """Errors after an epoch."""
+class Measured(NamedTuple):
+    """Errors at one point of a training.
 
-    epoch: int
-    errors: GradientErrors
+    Attributes:
+        by_method: of every method, on batches of the kind that is trained on.
+        by_groups: of the default, on batches whose clusters are chosen in other ways.
+    """
+
+    by_method: dict[str, GradientErrors]
+    by_groups: dict[str, GradientErrors]
 
 
-class ErrorsAtMarks(Callback):
-    """Measures the error after some epochs, on batches of the next."""
-
-    def __init__(self, marks: tuple[int, ...]) -> None:
-        self._marks, self.found = marks, list[Mark]()
-
-    def on_epoch(self, training: Training, record: Record) -> None:
-        """With whatever histories the estimator has now."""
-        if record.epoch in self._marks:
-            ahead = islice(training.sampler.epoch(record.epoch), MOST_BATCHES)
-            errors = gradient_error(training.graph, training.model, training.estimator, ahead)
-            self.found.append(Mark(record.epoch, errors))
+def methods() -> dict[str, Estimator]:
+    """The default and others, the last three with a fixed β."""
+    return {
+        DEFAULT: LMC(),
+        "GAS": GAS(),
+        "LMC, alpha 0": LMC(alpha=0.0),
+        "LMC, alpha 0.4, 2x-x^2": LMC(alpha=0.4),
+        "LMC, alpha 1, x^2 and 2x^2": LMC(alpha=1.0, score="x^2", backward_score="2x^2"),
+    }
 
 
 def variance(scale: Scale) -> Outcome:
-    """Bias, spread and error of estimates along trainings, by groups of clusters and by method."""
+    """Bias of methods, and spread of groups of clusters, along one training for each kind of batches."""
     graphs, epochs = scale.graphs("arxiv"), scale.epochs_of(max(MARKS))
     marks = tuple(mark for mark in MARKS if mark <= epochs)
-    outcome = Outcome({"epochs": epochs, "model": MODEL, "lr": 5e-3}, about_data(graphs))
-    outcome.differences.append("The paper has no such table; the model has no norm and no dropout.")
-    outcome.differences.append(
-        f"Each row is a training of its own; errors are means over {MOST_BATCHES} batches of the next epoch."
-    )
+    model = {"name": "gcn", "hidden": HIDDEN, "layers": LAYERS, "norm": None, "dropout": 0.0}
+    outcome = Outcome({"epochs": epochs, "model": model, "lr": LR, "seed": 0}, about_data(graphs))
+    outcome.differences += [
+        "The paper has no such table; the model has no norm and no dropout.",
+        "All rows are measured at the same points of one training, by the default method on batches that are"
+        " alike by labels; the others follow it with histories of their own. Errors are relative to the"
+        f" gradient at that point, and means over {MOST_BATCHES} batches of the next epoch.",
+    ]
     for name, graph in graphs.items():
         for parts, per_batch in BATCHES:
             is_asked_for = not scale.clusters or per_batch in scale.clusters
             if is_asked_for and parts * LEAST_CLUSTER <= graph.num_nodes:
-                _measure(outcome, graph, name, parts, per_batch, epochs, marks)
+                found = errors_along(graph, parts, per_batch, marks)
+                _add(
+                    outcome, f"{name}, {per_batch} of {parts} clusters", f"{name}-{parts}-{per_batch}", found
+                )
     return outcome
 
 
-def _measure(
-    outcome: Outcome,
-    graph: Graph,
-    name: str,
-    parts: int,
-    per_batch: int,
-    epochs: int,
-    marks: tuple[int, ...],
-) -> None:
-    """One kind of batches: a table, a figure and a sentence."""
-    title = f"{name}, {per_batch} of {parts} clusters"
-    rows: list[list[Value]] = []
-    biases: dict[str, list[float]] = {}
-    spreads: dict[str, float] = {}
-    for method, (settings, balance) in with_progress(COMPARED.items(), f"variance on {title}"):
-        tree: Tree = {"data": {"name": name}, "model": MODEL, "method": settings, "training": {"lr": 5e-3}}
-        measured = ErrorsAtMarks(marks)
-        batches = {"parts": parts, "parts_per_batch": per_batch, "balance": balance}
-        trained(graph, tree, 0, [measured], epochs=epochs, evaluate_every=epochs, **batches)
-        found = [mark.errors for mark in measured.found]
-        biases[method] = [errors.bias["total"] for errors in found]
-        spreads[method] = sum(errors.variance["total"] for errors in found) / len(found)
-        spread = [errors.variance["total"] for errors in found]
-        rows.append([method, *biases[method], *spread, found[-1]["total"]])
-    at = [f"after {mark}" for mark in marks]
-    heads = [
-        "method",
-        *(f"bias {when}" for when in at),
-        *(f"spread {when}" for when in at),
-        "error at the end",
-    ]
-    outcome.tables.append(ResultTable(title, heads, rows, digits=3))
-    outcome.figures[f"{name}-{parts}-{per_batch}"] = [epoch_chart(biases, "bias", epochs=marks)]
-    random = spreads["LMC, random groups"]
-    ratios = ", ".join(
-        f"{method.removeprefix('LMC, ')} {spreads[method] / random:.2f}"
-        for method in ("LMC, labels", "LMC, gradients")
+def errors_along(graph: Graph, parts: int, per_batch: int, marks: tuple[int, ...]) -> dict[int, Measured]:
+    """What is measured after some epochs of one training."""
+    clusters = partition(graph, parts)
+    samplers = {
+        name: ClusterSampler(graph, clusters, per_batch, balance=balance) for name, balance in GROUPS.items()
+    }
+    torch.manual_seed(0)
+    model = GCN(graph.num_features, HIDDEN, graph.num_classes, layers=LAYERS, norm=None, dropout=0.0)
+    estimators, seen = methods(), samplers["gradients"].descriptors
+    for estimator in estimators.values():
+        estimator.bind(model, graph, outside=samplers["labels"].outside)
+    if seen is not None:
+        estimators[DEFAULT].watch = seen.see
+    optimizer = torch.optim.Adam(model.parameters(), lr=LR)
+    found: dict[int, Measured] = {}
+    for epoch in with_progress(range(max(marks)), f"variance, {per_batch} of {parts} clusters"):
+        for batch in samplers["labels"].epoch(epoch):
+            optimizer.zero_grad()
+            for name, estimator in estimators.items():
+                if name == DEFAULT:
+                    estimator.backward(batch)
+                else:
+                    estimator.estimate(batch)  # for its histories
+            optimizer.step()
+        if seen is not None:
+            seen.end_epoch(epoch)
+        if epoch + 1 in marks:
+
+            def measured(estimator: Estimator, sampler: ClusterSampler, after: int = epoch) -> GradientErrors:
+                ahead = islice(sampler.epoch(after + 1), MOST_BATCHES)
+                return gradient_error(graph, model, estimator, ahead)
+
+            found[epoch + 1] = Measured(
+                {name: measured(estimator, samplers["labels"]) for name, estimator in estimators.items()},
+                {name: measured(estimators[DEFAULT], sampler) for name, sampler in samplers.items()},
+            )
+    return found
+
+
+def _add(outcome: Outcome, title: str, figure: str, found: Mapping[int, Measured]) -> None:
+    """Two tables, a figure and two sentences of one training."""
+    marks, last = list(found), found[max(found)]
+    biases = {m: [found[mark].by_method[m].bias["total"] for mark in marks] for m in last.by_method}
+    errors = {m: [found[mark].by_method[m]["total"] for mark in marks] for m in last.by_method}
+    spreads = {g: [found[mark].by_groups[g].variance["total"] for mark in marks] for g in last.by_groups}
+    heads = ["method", *(f"bias after {m}" for m in marks), *(f"error after {m}" for m in marks)]
+    rows: list[list[Value]] = [[method, *biases[method], *errors[method]] for method in biases]
+    outcome.tables.append(ResultTable(f"{title}: what is outside", heads, rows, digits=3))
+    heads = ["groups", *(f"spread after {mark}" for mark in marks)]
+    outcome.tables.append(
+        ResultTable(f"{title}: what a batch costs", heads, [[g, *spreads[g]] for g in spreads], digits=3)
     )
-    outcome.findings.append(f"{title}: mean spread over that of random groups: {ratios}.")
-    order = sorted(biases, key=lambda method: biases[method][-1])
-    ranking = ", ".join(f"{method} {biases[method][-1]:.3f}" for method in order)
-    outcome.findings.append(f"{title}: bias at the end, lowest first: {ranking}.")
+    outcome.figures[figure] = [
+        epoch_chart(biases, "bias", epochs=marks),
+        epoch_chart(spreads, "spread of batches", epochs=marks),
+    ]
+    over = {
+        g: [one / other for one, other in zip(spreads[g], spreads["random"], strict=True)] for g in spreads
+    }
+    ratios = ", ".join(f"{g} {_shown(over[g])}" for g in ("labels", "gradients"))
+    outcome.findings.append(f"{title}: spread over that of random groups: {ratios}.")
+    others = [min(biases[m][place] for m in biases if m != DEFAULT) for place in range(len(marks))]
+    beside = [one / other for one, other in zip(biases[DEFAULT], others, strict=True)]
+    outcome.findings.append(f"{title}: bias of the default over the best of the others: {_shown(beside)}.")
+
+
+def _shown(values: list[float]) -> str:
+    return " / ".join(f"{value:.2f}" for value in values)

@@ -105,8 +105,11 @@ def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden
                 halo.append(len(outside))
                 messages.append(int(received[own].sum()))
                 inside += int(received[np.ix_(own, own)].sum())
-                widths, read = [hidden] * (layers - 1) + [3], messages[-1] * (1 if graph.is_undirected else 2)
-                steps.append(need(widths, 3, len(own), len(outside), n, 8, messages=read).step)
+                widths, reach = [hidden] * (layers - 1) + [3], [*own, *outside]
+                read = messages[-1] + int(received[np.ix_([*outside], reach)].sum())
+                read *= 1 if graph.is_undirected else 2
+                given = (widths, 3, len(own), len(outside), n, 8)
+                steps.append(need(*given, messages=read, computes_halo=True).step)
             holding = found.pop(0)
             assert (holding.parts, holding.parts_per_batch, holding.batches) == (count, size, len(nodes))
             measured = {"nodes": nodes, "halo": halo, "messages": messages}
@@ -114,7 +117,7 @@ def test_what_batches_hold_equals_a_count_by_hand(example, parts, layers, hidden
                 assert getattr(holding, name) == (pytest.approx(statistics.fmean(numbers)), max(numbers))
             assert holding.inside == pytest.approx(inside / sum(messages))
             assert holding.need.step == max(steps)
-            per_node = hidden * (layers - 1) + hidden * max(0, layers - 2) + 3
+            per_node = hidden * (layers - 1) + hidden * max(0, layers - 3) + (3 if layers > 2 else 0)
             between = sum((either[i] & (clusters != clusters[i]).numpy()).any() for i in range(n))
             assert holding.need.histories == 8 * between * per_node
     assert found == []

@@ -28,6 +28,23 @@ def test_blocks_of_the_full_batch_leave_it_near_the_measured_peak():
     assert step - need(WIDTHS, FEATURES, NODES, 0, NODES).step == 2 * 8 * messages
 
 
+# The same of a halo that is computed, with the entries of all blocks.
+COMPUTED = [
+    (2_180, 20_082, 627_614, 185),
+    (10_585, 36_596, 1_082_523, 343),
+    (21_436, 36_200, 1_201_402, 436),
+    (84_720, 41_384, 2_132_772, 1008),
+]
+
+
+@pytest.mark.parametrize(("nodes", "halo", "messages", "megabytes"), COMPUTED)
+def test_estimates_of_a_computed_halo_are_near_the_measured_peaks(nodes, halo, messages, megabytes):
+    given = (WIDTHS, FEATURES, nodes, halo, NODES)
+    estimate = need(*given, messages=messages, computes_halo=True).step / 1e6
+    assert estimate == pytest.approx(megabytes, rel=0.21)
+    assert estimate > need(*given, messages=messages).step / 1e6 or nodes > halo
+
+
 def paper(**options):
     """The paper's method, whose histories are of values."""
     return lmc.LMC(alpha=0.4, **options)

@@ -74,6 +74,11 @@ class Estimator(ABC):
     watch: Watch | None = None
     """Who is told what steps see, while they leave a trace."""
 
+    @property
+    def computes_halo(self) -> bool:
+        """Whether halo rows are computed at a step, not only fetched."""
+        return False
+
     # -- what a method decides -----------------------------------------------------------------------
 
     def check_batches(self, options: BatchOptions) -> None:

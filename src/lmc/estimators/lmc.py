@@ -92,6 +92,11 @@ class LMC(HistoryEstimator):
         """Whether histories are of sums."""
         return self.mix == "sums" or self.alpha == "auto"
 
+    @property
+    def computes_halo(self) -> bool:
+        """Whether there is something to mix, or to make of sums."""
+        return self.alpha != 0 or self.mixes_sums
+
     def remembered(self, model: Model, widths: list[LayerWidths]) -> Kept:
         """Embeddings up to the last layer, where the halo's own losses begin; auxiliaries before it.
 

@@ -275,6 +275,7 @@ def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list
         nodes.append(batch.num_nodes)
         halo.append(batch.num_halo)
         messages.append(block.num_entries)
+        read = block.num_entries + batch.halo_block().num_entries
         inside += int((block.indices < batch.num_nodes).sum())
         needs.append(
             need(
@@ -285,8 +286,11 @@ def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list
                 graph.num_nodes,
                 graph.x.element_size(),
                 # Derivatives travel along a block of their own if edges have a direction.
-                messages=block.num_entries * (1 if graph.is_undirected else 2),
+                messages=read * (1 if graph.is_undirected else 2),
                 remembered_nodes=remembered,
+                # What the default keeps of a GCN: sums of every layer but the first, and those that come back.
+                kept=sum(widths[:-1]) + sum(widths[2:]),
+                computes_halo=True,
             )
         )
     return Holding(

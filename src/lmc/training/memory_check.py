@@ -43,6 +43,7 @@ class RunNeeds:
             messages,
             2 if self.estimator.precision == "half" else itemsize,
             self.remembered_nodes,
+            self.estimator.computes_halo,
         ).total
 
     @property

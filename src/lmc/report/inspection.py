@@ -288,7 +288,7 @@ def _holding(graph: Graph, clusters: Tensor, parts: int, size: int, widths: list
                 # Derivatives travel along a block of their own if edges have a direction.
                 messages=read * (1 if graph.is_undirected else 2),
                 remembered_nodes=remembered,
-                # What the default keeps of a GCN: sums of every layer but the first, and those that come back.
+                # What the default keeps of a GCN: sums of all layers but the first, and those that come back.
                 kept=sum(widths[:-1]) + sum(widths[2:]),
                 computes_halo=True,
             )

@@ -155,3 +155,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(lmc.DatasetError, match=r"^nope\.npz: no such file"):
         lmc.load("nope.npz")
+
+
+def test_features_that_are_left_aside_are_said(tmp_path):
+    lmc.synthetic(nodes=50, features=6).save(tmp_path / "g")
+    with pytest.warns(UserWarning, match="its 6 features are left aside for those made of its edges"):
+        assert lmc.load(tmp_path / "g", features="degree").num_features != 6

@@ -367,3 +367,12 @@ def test_wrong_edge_attr_is_named(edge_attr, message):
     with pytest.raises(lmc.GraphError) as error:
         lmc.Graph([[0, 1, 0], [1, 0, 1]], torch.eye(2), [0, 1], [True, True], edge_attr=edge_attr)
     assert str(error.value) == message
+
+
+def test_what_pyg_is_given_can_be_changed():
+    graph = lmc.Graph([[0, 1], [1, 0]], torch.eye(2), [0, 1], [True, True], edge_weight=[1.0, 2.0])
+    data = graph.to_pyg()
+    for name in ("x", "y", "train_mask", "edge_weight"):
+        before = getattr(graph, name).clone()
+        getattr(data, name).zero_()
+        assert torch.equal(getattr(graph, name), before)

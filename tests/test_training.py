@@ -15,6 +15,7 @@ from lmc.runs.comparison import compare
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import evaluate, micro_f1
 from lmc.training.optimizers import parameter_groups
+from lmc.training.options import TrainingOptions
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,11 @@ def test_full_batch_takes_one_step_an_epoch(graph):
 
     lmc.fit(graph, gcn(graph), lmc.FullBatch(), parts=6, parts_per_batch=2, epochs=3, callbacks=[Count()])
     assert steps == [0, 1, 2]
+
+
+def test_clipping_to_nothing_is_refused():
+    with pytest.raises(lmc.ArgumentError, match="clip=0: must be above 0"):
+        TrainingOptions(clip=0)
 
 
 def test_clipping_bounds_the_step(graph):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -80,7 +81,14 @@ def load(
     10
     """
     graph = _load(str(name_or_path), root, split)
-    graph = graph if features is None else graph.with_features(features)
+    if features is not None:
+        if graph.num_features:
+            warnings.warn(
+                f"{name_or_path}: its {graph.num_features:,} features are left aside for those made of its"
+                f" edges (features={features!r})",
+                stacklevel=2,
+            )
+        graph = graph.with_features(features)
     given = {
         "name": from_anywhere(str(name_or_path)),
         "root": root and str(root),

@@ -231,7 +231,7 @@ class Graph:
         return cls(**union(graphs, roles, names), split=split, task=task, num_classes=num_classes)
 
     def to_pyg(self) -> Data:
-        """`torch_geometric.data.Data`, edges in the order of targets, then sources; the rest as it is."""
+        """`torch_geometric.data.Data`, edges in the order of targets, then sources; all of it copied."""
         return to_data(self)
 
     # -- other libraries -------------------------------------------------------------------------

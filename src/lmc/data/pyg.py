@@ -163,10 +163,12 @@ def to_data(graph: Graph) -> Data:
     from torch_geometric.data import Data  # half the time of `import lmc`, for a few users of it
 
     edge_index = torch.stack([graph.adjacency.indices, graph.adjacency.row_ids()]).long()
-    data = Data(x=graph.x, edge_index=edge_index, y=graph.y if graph.num_classes else None)
+    # Copies: what is changed in them must not change the graph, whose arrays were checked once.
+    y = graph.y.clone() if graph.num_classes else None
+    data = Data(x=graph.x.clone(), edge_index=edge_index, y=y)
     for name in (*MASKS, *OF_EDGES):
         if getattr(graph, name) is not None:
-            setattr(data, name, getattr(graph, name))
+            setattr(data, name, getattr(graph, name).clone())
     if graph.id is not None:
         data.id = graph.id.tolist() if graph.id.dtype.kind == "U" else torch.from_numpy(graph.id)
     return data

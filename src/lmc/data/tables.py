@@ -48,9 +48,10 @@ def read_tables(
       are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
       they are those of the edges and labels, in order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
-      others: integers are classes, as is text (in alphabetical order; `graph.class_names` has it); several
-      columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
-      unlabelled. Of several columns with such a name the first is taken; a warning names those left out.
+      others: integers are classes. So is text, in alphabetical order, and so are codes, integers of which
+      fewer than half occur; `graph.class_names` has them. Several columns of zeros and ones are several
+      labels; else they are targets of a regression. What is empty is unlabelled. Of several columns with such
+      a name the first is taken; a warning names those left out.
     - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second. It
       may be a column of `labels` too. Without it 60 % of the labelled nodes train, 20 % validate and 20 %
       test, at random and always the same ones.
@@ -247,12 +248,30 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
         values, class_names = classes_of_text(columns[0].to_pylist())
     elif len(columns) == 1 and not types.is_floating(columns[0].type):
         values = table.cast(names[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
+        if task in (None, "multiclass"):
+            values, class_names = _without_gaps(table, names[0], values)
     else:
         numbers = [np.asarray(table.cast(name, "float64").to_numpy(zero_copy_only=False)) for name in names]
         values = numbers[0] if len(numbers) == 1 else np.stack(numbers, axis=1)
     y = np.full((len(ids), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
     y[ids.places(table, table.id_names[0])] = values
     return y, class_names
+
+
+def _without_gaps(
+    table: Table, name: str, values: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], list[str] | None]:
+    """Classes; where most numbers below the largest are missing they are codes, which are names."""
+    codes = np.unique(values[values >= 0])
+    if len(codes) == 0 or codes[-1] + 1 <= 2 * len(codes) or values.min() < -1:
+        return values, None
+    shown = ", ".join(map(str, codes[:3])) + (", ..." if len(codes) > 3 else "")
+    warnings.warn(
+        f"{table.file}: column {name!r} has {len(codes)} codes ({shown}) for classes:"
+        " they are taken as names, and classes are numbered in their order",
+        stacklevel=2,
+    )
+    return np.where(values < 0, -1, np.searchsorted(codes, values)), [str(code) for code in codes]
 
 
 def _random_masks(y: NDArray[Any]) -> dict[str, Any]:

@@ -113,6 +113,8 @@ class TrainingOptions:
         for name in _REAL:
             if not self._is_left_out(name):
                 object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
+        if self.clip == 0:
+            raise ArgumentError("clip=0: must be above 0; leave it out where gradients are not to be clipped")
         for name in ("fixed", "background"):
             checks.truth(name, getattr(self, name))
         if self.checkpoint not in ("none", "last"):

@@ -155,12 +155,12 @@ def test_kinds_of_labels(tmp_path):
 
 
 def test_codes_are_the_names_of_classes(tmp_path):
-    files = write(tmp_path, edges="a,b\nb,c\nc,d\n", labels="id,y\na,2095\nb,99999\nc,1115\n")
+    files = write(tmp_path, edges="source,target\na,b\nb,c\nc,d\n", labels="id,y\na,2095\nb,99999\nc,1115\n")
     with pytest.warns(UserWarning, match="has 3 codes \\(1115, 2095, 99999\\) for classes"):
         graph = lmc.read_tables(**files)
     assert (graph.num_classes, graph.class_names) == (3, ("1115", "2095", "99999"))
     assert graph.y.tolist() == [1, 2, 0, -1]
-    files = write(tmp_path, edges="a,b\nb,c\n", labels="id,y\na,1\nb,0\nc,2\n")
+    files = write(tmp_path, edges="source,target\na,b\nb,c\n", labels="id,y\na,1\nb,0\nc,2\n")
     graph = lmc.read_tables(**files)
     assert (graph.y.tolist(), graph.class_names) == ([1, 0, 2], None)
 

@@ -104,6 +104,13 @@ def test_clipping_to_nothing_is_refused():
         TrainingOptions(clip=0)
 
 
+def test_an_optimizer_that_is_made_already_is_refused(graph):
+    model = lmc.GCN(graph.num_features, 8, graph.num_classes)
+    made = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(lmc.ArgumentError, match="give its class, torch.optim.SGD"):
+        lmc.fit(graph, model, lmc.LMC(), epochs=1, optimizer=made)
+
+
 def test_clipping_bounds_the_step(graph):
     def moved(clip):
         model = gcn(graph)

@@ -41,6 +41,9 @@ def make_optimizer(
 def _made(kind: str | MakeOptimizer, groups: list[dict[str, Any]], lr: float) -> Optimizer:
     if isinstance(kind, str):
         kind = OPTIMIZERS[checks.one_of("optimizer", kind, OPTIMIZERS)]
+    if isinstance(kind, Optimizer):
+        rule = f"give its class, torch.optim.{type(kind).__name__}, or a function that makes one of parameters"
+        raise ArgumentError(f"optimizer: is made already, for parameters that fit chooses itself; {rule}")
     try:
         return kind(groups, lr=lr)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -73,7 +76,8 @@ def make_scheduler(
             return kind(optimizer)
         except (TypeError, ValueError) as error:
             raise ArgumentError(
-                f"scheduler={checks.shown(kind)}: cannot be made ({one_line(error)})"
+                f"scheduler={checks.shown(kind)}: cannot be made ({one_line(error)}); "
+                "give a function that makes one of an optimizer"
             ) from None
     if checks.one_of("scheduler", kind, SCHEDULERS) == "cosine":
         return CosineAnnealingLR(optimizer, T_max=max(1, epochs))

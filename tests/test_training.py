@@ -107,7 +107,7 @@ def test_clipping_to_nothing_is_refused():
 def test_an_optimizer_that_is_made_already_is_refused(graph):
     model = lmc.GCN(graph.num_features, 8, graph.num_classes)
     made = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(lmc.ArgumentError, match="give its class, torch.optim.SGD"):
+    with pytest.raises(lmc.ArgumentError, match="give its class"):
         lmc.fit(graph, model, lmc.LMC(), epochs=1, optimizer=made)
 
 

@@ -41,8 +41,9 @@ def make_optimizer(
 def _made(kind: str | MakeOptimizer, groups: list[dict[str, Any]], lr: float) -> Optimizer:
     if isinstance(kind, str):
         kind = OPTIMIZERS[checks.one_of("optimizer", kind, OPTIMIZERS)]
-    if isinstance(kind, Optimizer):
-        rule = f"give its class, torch.optim.{type(kind).__name__}, or a function that makes one of parameters"
+    given: object = kind
+    if isinstance(given, Optimizer):
+        rule = f"give its class, torch.optim.{type(given).__name__}, or a function of parameters and lr"
         raise ArgumentError(f"optimizer: is made already, for parameters that fit chooses itself; {rule}")
     try:
         return kind(groups, lr=lr)

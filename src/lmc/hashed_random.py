@@ -28,7 +28,16 @@ def bits(*address: ArrayLike) -> NDArray[np.uint64]:
     >>> bool(bits(0, 1, [5, 6, 7])[1] == bits(0, 1, 6)[0])
     True
     """
-    state = np.zeros(1, dtype=np.uint64)
+    return continued(0, *address)
+
+
+def continued(key: ArrayLike, *address: ArrayLike) -> NDArray[np.uint64]:
+    """64 uniform bits for a longer address, of which `key` are the bits of the beginning.
+
+    >>> bool(continued(bits(0, 1), 6) == bits(0, 1, 6))
+    True
+    """
+    state = np.atleast_1d(np.asarray(key, dtype=np.uint64))
     for part in address:
         word = np.atleast_1d(np.asarray(part)).astype(np.uint64)
         state = _splitmix((state ^ word) + _GOLDEN)

@@ -56,7 +56,7 @@ class Estimator(ABC):
     any case.
 
     A subclass overrides what differs: mostly `halo_policy`; `trained_on` if a step runs on something
-    other than the batch; `sampler` if batches are not groups of clusters; `prepare` and `remembered`.
+    other than the batch; `make_sampler` if batches are not groups of clusters; `prepare` and `remembered`.
     """
 
     precision: Precision = "full"
@@ -80,7 +80,7 @@ class Estimator(ABC):
         """Raise ArgumentError unless it can work on batches of this kind."""
         options.check_clusters(type(self).__name__)
 
-    def sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+    def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
         """What yields its batches; here, groups of clusters."""
         return ClusterSampler.cut(graph, options.check_clusters(type(self).__name__), options)
 
@@ -189,19 +189,29 @@ class Estimator(ABC):
             )
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
-        where = self.trained_on(batch)
         with without_autocast():
-            result = self.estimate_with(where, self.halo_policy(where))
+            result = self.estimate_on(batch)
         if not self.is_frozen:
             self._step += 1
         return result
+
+    def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """The estimate of a batch of this graph."""
+        where = self.trained_on(batch)
+        return self.estimate_with(where, self.halo_policy(where))
 
     def estimate_with(self, batch: Batch, halo: HaloPolicy) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate with any policy: the normalisation of appendix A.3.1."""
         step = self.step_on(batch, halo)
         loss, gradients = (step if self.is_frozen else replace(step, watch=self.watch)).run()
+        return self.normalized(batch, loss, gradients.of)
+
+    def normalized(
+        self, batch: Batch, loss: float, gradients: dict[nn.Parameter, Tensor]
+    ) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """Of sums over a batch, what stands for the means over all labelled nodes of the graph."""
         factor = batch.scale / int(self.graph.train_mask.sum())
-        return factor * loss, {p: factor * gradient for p, gradient in gradients.of.items()}
+        return factor * loss, {p: factor * gradient for p, gradient in gradients.items()}
 
     def step_on(self, batch: Batch, halo: HaloPolicy) -> Step:
         """The step itself, not yet run."""

@@ -18,6 +18,7 @@ from lmc.nn.typed_convolutions import check_types
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
+    from lmc.data.sampled import SampledBlock
 
 
 CONVOLUTION = 1 << 20
@@ -126,6 +127,11 @@ class ConvolutionLayer(Layer):
         batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
         received = self.receive(self.edges(batch), message[part], message[batch.halo], rows)
         return self.update(received, initial)
+
+    def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+        """(nodes, out) the boundary after the layer, of nodes that hear some of their messages; differentiable."""
+        own, others = message.tensor_split([block.num_nodes])
+        return self.update(self.receive(self.edges(block), own, others, rows), initial)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""

@@ -65,7 +65,7 @@ def prepare_training(
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
-    sampler = estimator.sampler(graph, options.batches)
+    sampler = estimator.make_sampler(graph, options.batches)
     if choice := choice_of(sampler):  # the run goes on with these numbers, should others be chosen one day
         options = options.with_choice(choice)
     for callback in callbacks:

@@ -1,0 +1,184 @@
+"""GraphSAINT (Zeng et al., 2020): subgraphs, with losses and messages weighed by how often they are in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmc import checks, hashed_random
+from lmc.batching.samplers import BatchOptions, Sampler
+from lmc.batching.targets import TargetBatch
+from lmc.data.batch import Batch
+from lmc.data.graph import Graph
+from lmc.data.normalization import normalize
+from lmc.data.sampled import SampledBlock, heard_among
+from lmc.estimators.layer_sampling import squared_norms, uniform
+from lmc.estimators.sampled import Address, Drawn, SampledEstimator
+from lmc.sparse import CSR
+
+SubgraphKind = Literal["node", "edge", "walk"]
+_COUNTED, _TRAINED, _SIZES = 0, 1, 2
+"""Addresses of subgraphs: of those that are counted, of those of the training, and of trials of their size."""
+TRIALS = 8
+"""Subgraphs by which the number of steps in an epoch is chosen."""
+
+
+class Counts(NamedTuple):
+    """How often nodes and edges were in a subgraph.
+
+    Attributes:
+        subgraphs: how many were drawn.
+        nodes: (graph's nodes,) C_v.
+        edges: (entries of `graph.sources`,) C_vu.
+    """
+
+    subgraphs: int
+    nodes: Tensor
+    edges: Tensor
+
+
+class Subgraphs:
+    """Draws node sets.
+
+    Args:
+        graph: the graph.
+        kind: `"node"`, `"edge"` or `"walk"`; see `GraphSAINT`.
+        size: nodes, edges or roots to draw.
+        walk_length: steps of a walk.
+    """
+
+    def __init__(self, graph: Graph, kind: SubgraphKind, size: int, walk_length: int) -> None:
+        self._graph, self._kind, self._size, self._steps = graph, kind, size, walk_length
+        sources = graph.sources
+        if kind == "node":  # by the squared norms of columns
+            self._until = squared_norms(normalize(graph, "gcn")).cumsum(0)
+        elif kind == "edge":  # by 1 / deg(u) + 1 / deg(v)
+            inverse = 1 / sources.row_lengths().double().clamp(min=1)
+            self._until = (inverse[sources.row_ids().long()] + inverse[sources.indices.long()]).cumsum(0)
+
+    def nodes(self, *address: int) -> Tensor:
+        """(any,) the nodes of a subgraph, in order."""
+        sources = self._graph.sources
+        if self._kind == "walk":
+            return self._walked(*address).unique()
+        at = torch.from_numpy(uniform(*address, np.arange(self._size))) * self._until[-1]
+        drawn = torch.searchsorted(self._until, at, right=True).clamp(max=len(self._until) - 1)
+        if self._kind == "node":
+            return drawn.unique()
+        target = torch.searchsorted(sources.indptr.long(), drawn, right=True) - 1
+        return torch.cat([target, sources.indices.long()[drawn]]).unique()
+
+    def _walked(self, *address: int) -> Tensor:
+        """Where walks from random roots come by; a walk stays at a node without neighbours."""
+        sources, walks = self._graph.sources, np.arange(self._size)
+        at = torch.from_numpy(hashed_random.below(self._graph.num_nodes, *address, 0, walks))
+        visited = [at]
+        for step in range(1, self._steps + 1):
+            first, degree = sources.indptr[at].long(), sources.row_lengths()[at].long()
+            turn = torch.from_numpy(hashed_random.below(degree.clamp(min=1).numpy(), *address, step, walks))
+            moves = degree > 0
+            at = at.clone()
+            at[moves] = sources.indices[(first + turn)[moves]].long()
+            visited.append(at)
+        return torch.cat(visited)
+
+    def counts(self, most_nodes: int, seed: int) -> Counts:
+        """Of subgraphs that have so many nodes together."""
+        graph, seen, subgraphs = self._graph, 0, 0
+        nodes = torch.zeros(graph.num_nodes, dtype=torch.int64)
+        edges = torch.zeros(graph.sources.num_entries, dtype=torch.int64)
+        while seen < most_nodes:
+            chosen = self.nodes(seed, _COUNTED, subgraphs)
+            inside = numbered_within(graph, chosen)
+            nodes[chosen] += 1
+            edges[inside.values[inside.values >= 0]] += 1
+            seen, subgraphs = seen + len(chosen), subgraphs + 1
+        return Counts(subgraphs, nodes, edges)
+
+
+def numbered_within(graph: Graph, nodes: Tensor) -> CSR:
+    """(nodes, graph's nodes) who hears whom within, with the entries' places in `graph.sources` as values.
+
+    A node hears itself, and that entry has the value -1.
+    """
+    numbered = graph.sources.with_values(torch.arange(graph.sources.num_entries))
+    return heard_among(numbered, nodes, nodes)
+
+
+class SubgraphSampler:
+    """A subgraph for each step; as many steps as cover all nodes once, on average."""
+
+    def __init__(self, graph: Graph, subgraphs: Subgraphs, steps: int, seed: int) -> None:
+        self._graph, self._subgraphs, self._seed, self.steps = graph, subgraphs, seed, steps
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of one epoch, counted from 0; without the first `start` of them."""
+        for step in range(start, self.steps):
+            nodes = self._subgraphs.nodes(self._seed, _TRAINED, number, step)
+            yield TargetBatch(self._graph, nodes, nodes[:0], float(self.steps))
+
+
+@dataclass
+class GraphSAINT(SampledEstimator):
+    """A step trains on a subgraph as if it were all there is, all its nodes at every layer.
+
+    What is more often in a subgraph counts less: the losses of a node are divided by λ_v = C_v / N, its messages
+    from u by α_vu = C_vu / C_v, with counts over N subgraphs that are drawn before training. Both are unbiased,
+    as far as counts are chances. Layers that do more with messages than add them up take them as they are.
+
+    Args:
+        sampler: `"node"` draws nodes by the squared norms of their columns in the normalised adjacency;
+            `"edge"` edges by 1 / deg(u) + 1 / deg(v); `"walk"` walks from random roots.
+        batch_size: nodes, edges or roots that are drawn for a subgraph, with replacement.
+        walk_length: steps of a walk.
+        coverage: how often a node is in the subgraphs that are counted, on average.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=100)
+    >>> estimator = GraphSAINT(sampler="node", batch_size=40)
+    >>> estimator.bind(lmc.GCN(graph.num_features, 16, graph.num_classes, layers=2), graph)
+    >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
+    """
+
+    sampler: SubgraphKind = "walk"
+    batch_size: int = 2000
+    walk_length: int = 2
+    coverage: int = 50
+
+    def __post_init__(self) -> None:
+        checks.one_of("sampler", self.sampler, SubgraphKind)
+        for name in ("batch_size", "walk_length", "coverage"):
+            checks.whole_number(name, getattr(self, name), 1)
+
+    def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+        """A subgraph for each step; as many steps as cover all nodes once, on average."""
+        subgraphs = self._subgraphs(graph)
+        nodes = [len(subgraphs.nodes(options.seed, _SIZES, trial)) for trial in range(TRIALS)]
+        steps = max(1, round(TRIALS * graph.num_nodes / sum(nodes)))
+        return SubgraphSampler(graph, subgraphs, steps, options.seed)
+
+    def _subgraphs(self, graph: Graph) -> Subgraphs:
+        return Subgraphs(graph, self.sampler, self.batch_size, self.walk_length)
+
+    def reset(self) -> None:
+        """Draw subgraphs, and count what is in them."""
+        super().reset()
+        wanted = self.coverage * self.graph.num_nodes
+        self._counts = self._subgraphs(self.graph).counts(wanted, self._seed)
+
+    def draw(self, batch: Batch, address: Address) -> Drawn:
+        """The subgraph of the batch's nodes, at every layer."""
+        counts, nodes = self._counts, batch.nodes
+        often = counts.nodes[nodes].clamp(min=1).double()  # what was never counted was not likely
+        within = numbered_within(self.graph, nodes)
+        assert within.values is not None
+        edges, row = counts.edges[within.values.clamp(min=0)].clamp(min=1), within.row_ids()
+        stand_for = torch.where(within.values < 0, 1.0, often[row] / edges)  # 1 / α
+        block = SampledBlock.of_heard(self.graph, nodes, within.with_values(stand_for))
+        losses = counts.subgraphs / (often * batch.scale)  # 1 / λ, of one of so many steps
+        return Drawn([block] * len(self.model.layers), losses.to(self.graph.x.dtype))

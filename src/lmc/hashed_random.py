@@ -13,6 +13,16 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
+def uniform(*address: ArrayLike) -> NDArray[np.float64]:
+    """Numbers between 0 and 1, neither of them, at these addresses.
+
+    >>> bool(uniform(0, 1, [5, 6, 7])[1] == uniform(0, 1, 6)[0])
+    True
+    """
+    found: NDArray[np.float64] = ((bits(*address) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return found
+
+
 def _splitmix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of the splitmix64 generator: a bijection that flips every output bit half the time."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1

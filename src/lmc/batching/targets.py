@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -17,13 +17,13 @@ _ORDER = 0
 
 @dataclass(frozen=True, eq=False)
 class TargetBatch(Batch):
-    """Training nodes; what they hear is drawn later, and depends on the address.
+    """Nodes with losses; what they hear is drawn later, and depends on the address.
 
     Attributes:
         address: (seed, epoch, step).
     """
 
-    address: tuple[int, ...] = ()
+    address: tuple[int, ...] = field(kw_only=True)
 
 
 class TargetSampler:
@@ -37,7 +37,7 @@ class TargetSampler:
     >>> import lmc
     >>> sampler = TargetSampler(lmc.synthetic(nodes=200), 48)
     >>> sampler.steps, [batch.num_nodes for batch in sampler.epoch(0, start=1)]
-    (3, [48, 24])
+    (3, [48, 5])
     """
 
     def __init__(self, graph: Graph, batch_size: int, seed: int = 0) -> None:
@@ -54,7 +54,7 @@ class TargetSampler:
         """The batches of one epoch, counted from 0; without the first `start` of them."""
         number, count = checks.whole_number("epoch", number, 0), len(self._targets)
         order = torch.from_numpy(hashed_random.permutation(count, self._seed, _ORDER, number))
-        for step, places in enumerate(order.split(self._size)):
-            if step >= start:
-                nodes, address = self._targets[places], (self._seed, number, step)
-                yield TargetBatch(self._graph, nodes, nodes[:0], count / len(nodes), address=address)
+        for step in range(start, self.steps):
+            nodes = self._targets[order[step * self._size : (step + 1) * self._size]]
+            scale, address = count / len(nodes), (self._seed, number, step)
+            yield TargetBatch(self._graph, nodes, nodes[:0], scale, address=address)

@@ -45,7 +45,7 @@ class SampledBlock(Batch):
         return SampledBlock(graph, nodes, members[len(nodes) :], 1.0, heard=heard)
 
     def on(self, graph: Graph) -> Batch:
-        """The same draws on a graph with the same nodes and neighbours, but other edges between them; kept."""
+        """The same draws on a graph with the same nodes and neighbours, but other edges; kept."""
         if graph not in self._elsewhere:
             self._elsewhere[graph] = replace(self, graph=graph, _built={}, _elsewhere={})
         return self._elsewhere[graph]
@@ -59,7 +59,8 @@ class SampledBlock(Batch):
 
     def received(self, norm: Norm, message: Tensor) -> Tensor:
         """(nodes, width) sums of what was drawn, of (members, width) messages; differentiable."""
-        received: Tensor = _Sums.apply(message, self.block(norm), self.transposed_block(norm))
+        forth, back = self.block(norm), self.transposed_block(norm)
+        received: Tensor = _Sums.apply(message, forth, back)  # type: ignore[no-untyped-call]
         return received
 
     def weighed(self, matrix: CSR) -> CSR:
@@ -127,7 +128,7 @@ class _Sums(torch.autograd.Function):
         return matrix.times(dense, dense[:0])
 
     @staticmethod
-    def backward(ctx: Any, *derivatives: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *derivatives: Tensor) -> tuple[Tensor, None, None]:
         (derivative,) = derivatives
         rows = derivative.reshape(ctx.transposed.num_cols, -1)  # those that are stacked, one below the other
         return ctx.transposed.times(rows, rows[:0]), None, None

@@ -1,4 +1,4 @@
-"""GraphSAINT (Zeng et al., 2020): subgraphs, with losses and messages weighed by how often they are in one."""
+"""GraphSAINT (Zeng et al., 2020): subgraphs; what is in many of them counts less."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
 from lmc.data.sampled import SampledBlock, heard_among
-from lmc.estimators.layer_sampling import squared_norms, uniform
-from lmc.estimators.sampled import Address, Drawn, SampledEstimator
+from lmc.errors import ArgumentError
+from lmc.estimators.layer_sampling import drawn_by, squared_norms
+from lmc.estimators.sampled import Address, SampledEstimator
 from lmc.sparse import CSR
 
 SubgraphKind = Literal["node", "edge", "walk"]
 _COUNTED, _TRAINED, _SIZES = 0, 1, 2
-"""Addresses of subgraphs: of those that are counted, of those of the training, and of trials of their size."""
+"""Addresses of subgraphs: of those that are counted, trained on, and of trials of their size."""
 TRIALS = 8
 """Subgraphs by which the number of steps in an epoch is chosen."""
 
@@ -55,6 +56,8 @@ class Subgraphs:
     def __init__(self, graph: Graph, kind: SubgraphKind, size: int, walk_length: int) -> None:
         self._graph, self._kind, self._size, self._steps = graph, kind, size, walk_length
         sources = graph.sources
+        if kind == "edge" and sources.num_entries == 0:
+            raise ArgumentError('sampler="edge": the graph has no edges to draw; "node" takes it')
         if kind == "node":  # by the squared norms of columns
             self._until = squared_norms(normalize(graph, "gcn")).cumsum(0)
         elif kind == "edge":  # by 1 / deg(u) + 1 / deg(v)
@@ -65,13 +68,14 @@ class Subgraphs:
         """(any,) the nodes of a subgraph, in order."""
         sources = self._graph.sources
         if self._kind == "walk":
-            return self._walked(*address).unique()
-        at = torch.from_numpy(uniform(*address, np.arange(self._size))) * self._until[-1]
-        drawn = torch.searchsorted(self._until, at, right=True).clamp(max=len(self._until) - 1)
-        if self._kind == "node":
-            return drawn.unique()
-        target = torch.searchsorted(sources.indptr.long(), drawn, right=True) - 1
-        return torch.cat([target, sources.indices.long()[drawn]]).unique()
+            visited = self._walked(*address)
+        else:
+            visited = drawn_by(self._until, self._size, address)
+        if self._kind == "edge":
+            target = torch.searchsorted(sources.indptr.long(), visited, right=True) - 1
+            visited = torch.cat([target, sources.indices.long()[visited]])
+        nodes: Tensor = torch.unique(visited)
+        return nodes
 
     def _walked(self, *address: int) -> Tensor:
         """Where walks from random roots come by; a walk stays at a node without neighbours."""
@@ -89,25 +93,22 @@ class Subgraphs:
 
     def counts(self, most_nodes: int, seed: int) -> Counts:
         """Of subgraphs that have so many nodes together."""
-        graph, seen, subgraphs = self._graph, 0, 0
-        nodes = torch.zeros(graph.num_nodes, dtype=torch.int64)
-        edges = torch.zeros(graph.sources.num_entries, dtype=torch.int64)
+        numbered, seen, subgraphs = numbered_sources(self._graph), 0, 0
+        nodes = torch.zeros(self._graph.num_nodes, dtype=torch.int64)
+        edges = torch.zeros(numbered.num_entries, dtype=torch.int64)
         while seen < most_nodes:
             chosen = self.nodes(seed, _COUNTED, subgraphs)
-            inside = numbered_within(graph, chosen)
+            inside = heard_among(numbered, chosen, chosen).values
+            assert inside is not None
             nodes[chosen] += 1
-            edges[inside.values[inside.values >= 0]] += 1
+            edges[inside[inside >= 0]] += 1
             seen, subgraphs = seen + len(chosen), subgraphs + 1
         return Counts(subgraphs, nodes, edges)
 
 
-def numbered_within(graph: Graph, nodes: Tensor) -> CSR:
-    """(nodes, graph's nodes) who hears whom within, with the entries' places in `graph.sources` as values.
-
-    A node hears itself, and that entry has the value -1.
-    """
-    numbered = graph.sources.with_values(torch.arange(graph.sources.num_entries))
-    return heard_among(numbered, nodes, nodes)
+def numbered_sources(graph: Graph) -> CSR:
+    """`graph.sources` with the places of its entries as values."""
+    return graph.sources.with_values(torch.arange(graph.sources.num_entries))
 
 
 class SubgraphSampler:
@@ -119,17 +120,19 @@ class SubgraphSampler:
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch, counted from 0; without the first `start` of them."""
         for step in range(start, self.steps):
-            nodes = self._subgraphs.nodes(self._seed, _TRAINED, number, step)
-            yield TargetBatch(self._graph, nodes, nodes[:0], float(self.steps))
+            address = (self._seed, _TRAINED, number, step)
+            nodes = self._subgraphs.nodes(*address)
+            yield TargetBatch(self._graph, nodes, nodes[:0], float(self.steps), address=address)
 
 
 @dataclass
 class GraphSAINT(SampledEstimator):
     """A step trains on a subgraph as if it were all there is, all its nodes at every layer.
 
-    What is more often in a subgraph counts less: the losses of a node are divided by λ_v = C_v / N, its messages
-    from u by α_vu = C_vu / C_v, with counts over N subgraphs that are drawn before training. Both are unbiased,
-    as far as counts are chances. Layers that do more with messages than add them up take them as they are.
+    What is more often in a subgraph counts less: the losses of a node are divided by λ_v = C_v / N, its
+    messages from u by α_vu = C_vu / C_v, with counts over N subgraphs that are drawn before training. Both
+    are unbiased, as far as counts are chances: every subgraph stands for the whole graph, whatever the scale
+    of its batch. Layers that do more with messages than add them up take them as they are.
 
     Args:
         sampler: `"node"` draws nodes by the squared norms of their columns in the normalised adjacency;
@@ -165,20 +168,30 @@ class GraphSAINT(SampledEstimator):
     def _subgraphs(self, graph: Graph) -> Subgraphs:
         return Subgraphs(graph, self.sampler, self.batch_size, self.walk_length)
 
-    def reset(self) -> None:
+    def prepare_graph(self) -> None:
         """Draw subgraphs, and count what is in them."""
-        super().reset()
+        super().prepare_graph()
+        self._numbered = numbered_sources(self.graph)
         wanted = self.coverage * self.graph.num_nodes
         self._counts = self._subgraphs(self.graph).counts(wanted, self._seed)
 
-    def draw(self, batch: Batch, address: Address) -> Drawn:
+    def draw(self, batch: Batch, address: Address) -> list[SampledBlock]:
         """The subgraph of the batch's nodes, at every layer."""
-        counts, nodes = self._counts, batch.nodes
-        often = counts.nodes[nodes].clamp(min=1).double()  # what was never counted was not likely
-        within = numbered_within(self.graph, nodes)
+        within = heard_among(self._numbered, batch.nodes, batch.nodes)
         assert within.values is not None
-        edges, row = counts.edges[within.values.clamp(min=0)].clamp(min=1), within.row_ids()
-        stand_for = torch.where(within.values < 0, 1.0, often[row] / edges)  # 1 / α
-        block = SampledBlock.of_heard(self.graph, nodes, within.with_values(stand_for))
-        losses = counts.subgraphs / (often * batch.scale)  # 1 / λ, of one of so many steps
-        return Drawn([block] * len(self.model.layers), losses.to(self.graph.x.dtype))
+        inverse_alpha = torch.ones(within.num_entries, dtype=torch.float64)
+        others = within.values >= 0
+        often = self._often(batch)[within.row_ids()[others]]
+        inverse_alpha[others] = often / self._counts.edges[within.values[others]].clamp(min=1)
+        block = SampledBlock.of_heard(self.graph, batch.nodes, within.with_values(inverse_alpha))
+        return [block] * len(self.model.layers)
+
+    def loss_weights(self, batch: Batch) -> Tensor:
+        """(nodes,) 1 / λ, over the scale, which counts make up for."""
+        inverse_lambda = self._counts.subgraphs / self._often(batch)
+        weights = (inverse_lambda / batch.scale).to(self.graph.x.dtype)
+        return weights if batch.weights is None else weights * batch.weights
+
+    def _often(self, batch: Batch) -> Tensor:
+        """(nodes,) C_v, float64; one for what was never counted, which is rare."""
+        return self._counts.nodes[batch.nodes].clamp(min=1).double()

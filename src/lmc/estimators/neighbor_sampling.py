@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from lmc import checks, hashed_random, kernels
 from lmc.data.batch import Batch
 from lmc.data.sampled import SampledBlock
-from lmc.estimators.sampled import Address, Drawn, SampledEstimator, per_layer
+from lmc.estimators.sampled import Address, SampledEstimator, check_numbers, per_layer
 from lmc.sparse import CSR
 
 
@@ -24,7 +25,8 @@ class NeighborSampling(SampledEstimator):
 
     Args:
         fanouts: neighbours of a node, by layer, the last layer first, as in PyG: those of the targets, then
-            those of their neighbours, and so on. -1 for all.
+            those of their neighbours, and so on, the last number for all layers that remain. -1 for all
+            neighbours. None for 25, 10, 10, ...
         batch_size: targets of a step.
 
     >>> import lmc
@@ -34,23 +36,32 @@ class NeighborSampling(SampledEstimator):
     >>> loss = estimator.backward(graph.batch(range(20), scale=5.0))
     """
 
-    fanouts: Sequence[int] = (25, 10)
+    usual_fanouts: ClassVar[Sequence[int]] = (25, 10)
+
+    fanouts: list[int] | None = None
     batch_size: int = 1024
 
     def __post_init__(self) -> None:
+        check_numbers("fanouts", self.fanouts, -1)
         checks.whole_number("batch_size", self.batch_size, 1)
 
-    def draw(self, batch: Batch, address: Address) -> Drawn:
+    def prepare_graph(self) -> None:
+        """How many neighbours each layer draws, and what draws read of the graph."""
+        self._fanouts = per_layer("fanouts", self.fanouts, self.usual_fanouts, self.model)
+        super().prepare_graph()
+
+    def draw(self, batch: Batch, address: Address) -> list[SampledBlock]:
         """A block for each layer, from the targets back."""
         blocks, nodes = list[SampledBlock](), batch.nodes
-        for place, most in enumerate(per_layer("fanouts", self.fanouts, -1, self.model)):
+        for place, most in enumerate(self._fanouts):
             heard = self.drawn_of(nodes, most, (*address, place))
             blocks.insert(0, SampledBlock.of_heard(self.graph, nodes, heard))
             nodes = blocks[0].members
-        return Drawn(blocks)
+        return blocks
 
     def drawn_of(self, nodes: Tensor, most: int, address: Address) -> CSR:
         """(nodes, graph's nodes) each node and some of its neighbours, and how many those stand for."""
         senders, draw = self.senders, kernels.kernels_for().draw
         keys = hashed_random.bits(*address, nodes.numpy())
-        return CSR(*draw(senders.indptr, senders.indices, nodes, keys, most), senders.num_cols)
+        offsets, columns, stand_for = draw(senders.indptr, senders.indices, nodes, keys, most)
+        return CSR(offsets, columns, stand_for, senders.num_cols)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
@@ -25,18 +25,6 @@ Address = tuple[int, ...]
 """What draws depend on: (seed, epoch, step), or (seed, step) for a batch of a user's own."""
 
 
-class Drawn(NamedTuple):
-    """What a step runs on.
-
-    Attributes:
-        blocks: a block for each layer, from the first to the last.
-        weights: (nodes of the last block,) how much each loss counts; None where all count the same.
-    """
-
-    blocks: Sequence[SampledBlock]
-    weights: Tensor | None = None
-
-
 class SampledEstimator(Estimator):
     """An estimator that draws messages for each step anew: blocks, in the background where there is one.
 
@@ -44,11 +32,15 @@ class SampledEstimator(Estimator):
     """
 
     batch_size: int
-    _ahead: WeakKeyDictionary[Batch, Drawn]
+    _ahead: WeakKeyDictionary[Batch, Sequence[SampledBlock]]
 
     @abstractmethod
-    def draw(self, batch: Batch, address: Address) -> Drawn:
-        """What a step on a batch runs on."""
+    def draw(self, batch: Batch, address: Address) -> Sequence[SampledBlock]:
+        """A block for each layer, from the first to the last, whose nodes are those of the batch."""
+
+    def loss_weights(self, batch: Batch) -> Tensor | None:
+        """(nodes,) how much each loss of a batch counts, besides its scale; None for all alike."""
+        return batch.weights
 
     def check_batches(self, options: BatchOptions) -> None:
         """It needs no clusters."""
@@ -68,25 +60,25 @@ class SampledEstimator(Estimator):
         super().prepare_graph()
 
     def prepare(self, batch: Batch) -> None:
-        """Draw, and build all that the step will read."""
-        drawn = self.draw(batch, self._address(batch))
-        for layer, block in zip(self.model.layers, drawn.blocks, strict=True):
-            layer.prepare(block, halo=False)
-        self._ahead[batch] = drawn
+        """Draw, and build all that the step will read; not where draws depend on the steps made so far."""
+        if isinstance(batch, TargetBatch):
+            blocks = self.draw(batch, batch.address)
+            for layer, block in zip(self.model.layers, blocks, strict=True):
+                layer.prepare(block, halo=False)
+            self._ahead[batch] = blocks
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate of what was drawn ahead, or is drawn now."""
-        drawn = self._ahead.pop(batch, None) or self.draw(batch, self._address(batch))
-        return self.normalized(batch, *self.step_over(drawn).run())
+        blocks = self._ahead.pop(batch, None)
+        if blocks is None:
+            address = batch.address if isinstance(batch, TargetBatch) else (self._seed, self._step)
+            blocks = self.draw(batch, address)
+        return self.normalized(batch, *self.step_over(blocks, self.loss_weights(batch)).run())
 
-    def step_over(self, drawn: Drawn) -> SampledStep:
+    def step_over(self, blocks: Sequence[SampledBlock], weights: Tensor | None) -> SampledStep:
         """The step itself, not yet run."""
-        return SampledStep(self.model, *drawn, self.loss, (self._seed, self._step), self.placement)
-
-    def _address(self, batch: Batch) -> Address:
-        if isinstance(batch, TargetBatch) and batch.address:
-            return batch.address
-        return (self._seed, self._step)
+        address = (self._seed, self._step)
+        return SampledStep(self.model, blocks, weights, self.loss, address, self.placement)
 
     @property
     def senders(self) -> CSR:
@@ -95,13 +87,31 @@ class SampledEstimator(Estimator):
         return self.graph.neighbours if both_ways else self.graph.sources
 
 
-def per_layer(name: str, given: Sequence[int], least: int, model: Model) -> list[int]:
-    """A number for each layer, from the first to the last; ArgumentError where it is not so."""
-    numbers = [checks.whole_number(f"{name}[{place}]", each, least) for place, each in enumerate(given)]
-    if len(numbers) != len(model.layers):
-        rule = f"the model has {len(model.layers)} layers; give a number for each"
+def check_numbers(name: str, given: Any, least: int) -> None:
+    """Raise ArgumentError unless it is None, or a list of one number or more, each `least` or more."""
+    if given is None:
+        return
+    if len(checks.sequence(name, given)) == 0:
+        raise ArgumentError(f"{name}=[]: must be a number for each layer, or for the last ones")
+    for place, each in enumerate(given):
+        checks.whole_number(f"{name}[{place}]", each, least)
+
+
+def per_layer(name: str, given: Sequence[int] | None, usual: Sequence[int], model: Model) -> list[int]:
+    """A number for each layer, the last layer first; the last number also for those that have none.
+
+    Args:
+        name: of the option.
+        given: what was asked for; None for what is usual.
+        usual: what is usual: as many of them as there are layers.
+        model: whose layers; fewer than there are numbers given are an ArgumentError.
+    """
+    depth = len(model.layers)
+    if given is not None and len(given) > depth:
+        rule = f"the model has {depth} layer{'s' * (depth > 1)}; give as many numbers, or fewer"
         raise ArgumentError(f"{name}={list(given)}: {rule}")
-    return numbers
+    numbers = list(usual if given is None else given)
+    return (numbers + numbers[-1:] * depth)[:depth]
 
 
 def linear_layers(method: str, model: Model) -> list[LinearLayer]:

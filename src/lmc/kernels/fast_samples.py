@@ -157,7 +157,8 @@ def pick(
         columns: wanted columns, each once for a row.
 
     Returns:
-        (rows + 1,) where the entries of each row begin; (entries,) their place in the matrix, and in `columns`.
+        (rows + 1,) where the entries of each row begin; (entries,) their places in the matrix; (entries,)
+        their places in `columns`.
     """
     ends = torch.zeros(len(rows) + 1, dtype=torch.int64)
     arrays = (indptr.numpy(), indices.numpy(), rows.numpy(), stacked, offsets.numpy(), columns.numpy())

@@ -129,7 +129,7 @@ class ConvolutionLayer(Layer):
         return self.update(received, initial)
 
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
-        """(nodes, out) the boundary after the layer, of nodes that hear some of their messages; differentiable."""
+        """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
         own, others = message.tensor_split([block.num_nodes])
         return self.update(self.receive(self.edges(block), own, others, rows), initial)
 

@@ -122,7 +122,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
-        """(nodes, out) the boundary after the layer, of nodes that hear some of their messages; differentiable.
+        """(nodes, out) the boundary after the layer, of some of the messages; differentiable.
 
         Args:
             block: the nodes and who they hear.
@@ -176,7 +176,7 @@ class LinearLayer(Layer):
         return self.update_at(rows, received, message[part], initial)
 
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
-        """(nodes, out) the boundary after the layer, of nodes that hear some of their messages; differentiable."""
+        """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
         received = block.received(self.aggregation, message)
         return self.update_at(rows, received, message[: block.num_nodes], initial)
 

@@ -21,10 +21,10 @@ def draw(
         wanted = degree if most < 0 else min(degree, most)
         columns.append(node)
         factors.append(1.0)
-        left = wanted
+        left, bits = wanted, hashed_random.continued(key, np.arange(degree)).tolist()
         for place, column in enumerate(neighbours):
             # Each of those that remain is as likely as the others to be among those still wanted.
-            if int(hashed_random.continued(key, place)) % (degree - place) < left:
+            if bits[place] % (degree - place) < left:
                 columns.append(column)
                 factors.append(degree / wanted)
                 left -= 1

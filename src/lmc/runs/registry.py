@@ -149,6 +149,11 @@ METHODS: dict[str, Method] = {
     "gas": Method("lmc.estimators.gas:GAS", "GAS", "GAS"),
     "fm": Method("lmc.estimators.graphfm:GraphFM", "GraphFM", "FM"),
     "lmc": Method("lmc.estimators.lmc:LMC", "LMC", "LMC"),
+    "sage": Method("lmc.estimators.neighbor_sampling:NeighborSampling", "neighbour sampling", "GraphSAGE"),
+    "vrgcn": Method("lmc.estimators.vr_gcn:VRGCN", "VR-GCN", "VR-GCN"),
+    "fastgcn": Method("lmc.estimators.layer_sampling:FastGCN", "FastGCN", "FastGCN"),
+    "ladies": Method("lmc.estimators.layer_sampling:LADIES", "LADIES", "LADIES"),
+    "saint": Method("lmc.estimators.graph_saint:GraphSAINT", "GraphSAINT", "GraphSAINT"),
 }
 
 MODELS: dict[str, ModelKind] = {

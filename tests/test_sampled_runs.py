@@ -8,9 +8,11 @@ import torch
 from torch_geometric.nn import GAT, ChebConv, GraphSAGE, RGCNConv
 
 import lmc
+from commands import called, fails, metrics
 from estimating import bound, gcn, gradient, graph_of
 from lmc.batching.samplers import BatchOptions
 from lmc.kernels import parallel
+from lmc.runs.registry import METHODS as METHODS_BY_NAME
 from test_resumed import StopAt, goes_on
 
 METHODS = {
@@ -197,3 +199,47 @@ def test_a_step_is_stopped_and_nothing_is_left_ahead():
     estimator = METHODS["sage"]()
     lmc.fit(graph, lmc.GCN(8, 8, 4), estimator, epochs=3, callbacks=[StopAt(2)])
     assert len(estimator._ahead) <= 1
+
+
+# -- settings and commands --------------------------------------------------------------------------
+
+
+def test_flags_and_files_say_the_same(small, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        f'[data]\nname = "{small}"\n[model]\nhidden = 8\n'
+        '[method]\nname = "sage"\nfanouts = [4, 2]\nbatch_size = 16\n[training]\nepochs = 2\n'
+    )
+    flags = ["--data", small, "--hidden", 8, "--epochs", 2, "--method", "sage"]
+    by_flags = called("train", *flags, "--fanouts", "4,2", "--batch-size", 16, "--out", tmp_path / "a")
+    by_file = called("train", tmp_path / "run.toml", "--out", tmp_path / "b")
+    assert (by_flags.returncode, by_file.returncode) == (0, 0), by_flags.stderr + by_file.stderr
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b")
+    settings = lmc.load_run(tmp_path / "a").settings
+    assert settings["method"] == {"name": "sage", "fanouts": [4, 2], "batch_size": 16}
+    assert called("train", "--resume", tmp_path / "a", "--epochs", 3, "--quiet").returncode == 0
+    assert len(metrics(tmp_path / "a")) == 3
+    assert "layers; give as many" in fails(2, "train", *flags, "--fanouts", "4,2,2,2", through=called)
+    assert "whole numbers" in fails(2, "train", *flags, "--fanouts", "4,many", through=called)
+
+
+def test_a_run_of_fit_goes_on_by_the_command_line(small, tmp_path):
+    graph = lmc.load(str(small))
+    for name, estimator in {"v": lmc.VRGCN(fanouts=[2]), "l": lmc.LADIES(sizes=[9, 9])}.items():
+        model = lmc.GCN(graph.num_features, 8, graph.num_classes)
+        lmc.fit(graph, model, estimator, epochs=1, out=tmp_path / name)
+        assert called("train", "--resume", tmp_path / name, "--epochs", 2, "--quiet").returncode == 0
+
+
+def test_methods_on_batches_of_their_own_are_compared(small, tmp_path):
+    sizes = ["--data", small, "--hidden", 4, "--parts", 4, "--epochs", 1, "--batch-size", 20]
+    done = called("compare", *sizes, "--methods", "gas,sage,vrgcn,fastgcn,ladies,saint", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = (tmp_path / "report.html").read_text()
+    assert all(METHODS_BY_NAME[name].title in report for name in ("gas", "sage", "vrgcn", "saint"))
+
+
+@every_method
+def test_gradient_errors_are_recorded_during_a_run(method):
+    graph = lmc.synthetic(nodes=200, features=8, classes=4)
+    result = lmc.fit(graph, lmc.GCN(8, 8, 4), METHODS[method](), epochs=1, gradient_error_every=1)
+    assert result.history[0].gradient_error["total"] > 0

@@ -64,14 +64,15 @@ class SampledBlock(Batch):
         return received
 
     def weighed(self, matrix: CSR) -> CSR:
-        """(nodes, members) entries that were drawn, times how many each stands for."""
+        """(nodes, members) entries that were drawn, times how many each stands for, in float64."""
         block, stand_for = self._picked(matrix)
-        values = stand_for if block.values is None else stand_for * block.values
-        return block.with_values(values.to(self.graph.x.dtype))
+        return block.with_values(stand_for if block.values is None else stand_for * block.values)
 
     def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
         if (matrix, which) not in self._built:
-            self._built[matrix, which] = self.weighed(matrix)
+            block = self.weighed(matrix)
+            assert block.values is not None
+            self._built[matrix, which] = block.with_values(block.values.to(self.graph.x.dtype))
         return self._built[matrix, which]
 
     def _localized(self, matrix: CSR, rows: Tensor) -> CSR:

@@ -18,8 +18,10 @@ from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
 from lmc.data.sampled import SampledBlock, heard_among
 from lmc.errors import ArgumentError
+from lmc.estimators.estimator import LayerSizes
 from lmc.estimators.layer_sampling import drawn_by, squared_norms
-from lmc.estimators.sampled import Address, SampledEstimator
+from lmc.estimators.sampled import Address, SampledEstimator, mean_degree
+from lmc.nn.model import Model
 from lmc.sparse import CSR
 
 SubgraphKind = Literal["node", "edge", "walk"]
@@ -174,6 +176,12 @@ class GraphSAINT(SampledEstimator):
         self._numbered = numbered_sources(self.graph)
         wanted = self.coverage * self.graph.num_nodes
         self._counts = self._subgraphs(self.graph).counts(wanted, self._seed)
+
+    def expected_sizes(self, graph: Graph, model: Model) -> list[LayerSizes]:
+        """As if nothing were drawn twice, and all neighbours were in the subgraph."""
+        each = {"node": 1, "edge": 2, "walk": self.walk_length + 1}[self.sampler]
+        nodes = min(graph.num_nodes, each * self.batch_size)
+        return [LayerSizes(nodes, nodes, nodes * mean_degree(graph))] * len(model.layers)
 
     def draw(self, batch: Batch, address: Address) -> list[SampledBlock]:
         """The subgraph of the batch's nodes, at every layer."""

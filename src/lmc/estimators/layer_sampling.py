@@ -17,10 +17,20 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.data.batch import Batch
+from lmc.data.graph import Graph
 from lmc.data.normalization import normalize
 from lmc.data.sampled import SampledBlock, heard_among
 from lmc.errors import ArgumentError
-from lmc.estimators.sampled import Address, SampledEstimator, check_numbers, linear_layers, per_layer
+from lmc.estimators.estimator import LayerSizes
+from lmc.estimators.sampled import (
+    Address,
+    SampledEstimator,
+    check_numbers,
+    linear_layers,
+    mean_degree,
+    per_layer,
+)
+from lmc.nn.model import Model
 from lmc.sparse import CSR
 
 
@@ -68,6 +78,16 @@ class LayerSampling(SampledEstimator):
         """(nodes, graph's nodes) those of the drawn nodes, in order, that each hears."""
         heard = heard_among(self.senders, nodes, drawn)
         return heard.with_values(stand_for[torch.searchsorted(drawn, heard.indices)])
+
+    def expected_sizes(self, graph: Graph, model: Model) -> list[LayerSizes]:
+        """As if all that is drawn were heard, up to the mean degree."""
+        sizes, degree = list[LayerSizes](), mean_degree(graph)
+        nodes = min(self.batch_size, int(graph.train_mask.sum()))
+        for size in per_layer("sizes", self.sizes, self.usual_sizes, model):
+            members = min(graph.num_nodes, nodes + size)
+            sizes.append(LayerSizes(nodes, members, nodes * min(degree, members)))
+            nodes = members
+        return sizes
 
     def draw(self, batch: Batch, address: Address) -> list[SampledBlock]:
         """A block for each layer, from the targets back."""

@@ -10,8 +10,11 @@ from torch import Tensor
 
 from lmc import checks, hashed_random, kernels
 from lmc.data.batch import Batch
+from lmc.data.graph import Graph
 from lmc.data.sampled import SampledBlock
-from lmc.estimators.sampled import Address, SampledEstimator, check_numbers, per_layer
+from lmc.estimators.estimator import LayerSizes
+from lmc.estimators.sampled import Address, SampledEstimator, check_numbers, mean_degree, per_layer
+from lmc.nn.model import Model
 from lmc.sparse import CSR
 
 
@@ -49,6 +52,16 @@ class NeighborSampling(SampledEstimator):
         """How many neighbours each layer draws, and what draws read of the graph."""
         self._fanouts = per_layer("fanouts", self.fanouts, self.usual_fanouts, self.model)
         super().prepare_graph()
+
+    def expected_sizes(self, graph: Graph, model: Model) -> list[LayerSizes]:
+        """As if no two nodes had the same neighbours, up to the whole graph."""
+        sizes, degree = list[LayerSizes](), mean_degree(graph)
+        nodes = min(self.batch_size, int(graph.train_mask.sum()))
+        for most in per_layer("fanouts", self.fanouts, self.usual_fanouts, model):
+            messages = nodes * (degree if most < 0 else min(degree, most + 1))
+            sizes.append(LayerSizes(nodes, min(graph.num_nodes, messages), messages))
+            nodes = sizes[-1].members
+        return sizes
 
     def draw(self, batch: Batch, address: Address) -> list[SampledBlock]:
         """A block for each layer, from the targets back."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 
 from lmc import checks
@@ -16,7 +17,7 @@ from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.data.sampled import SampledBlock
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import Estimator
+from lmc.estimators.estimator import Estimator, LayerSizes, Reference
 from lmc.estimators.sampled_step import SampledStep
 from lmc.nn.model import LinearLayer, Model
 from lmc.sparse import CSR
@@ -41,6 +42,10 @@ class SampledEstimator(Estimator):
     def loss_weights(self, batch: Batch) -> Tensor | None:
         """(nodes,) how much each loss of a batch counts, besides its scale; None for all alike."""
         return batch.weights
+
+    @abstractmethod
+    def expected_sizes(self, graph: Graph, model: Model) -> list[LayerSizes]:
+        """What a step has in each layer, the last layer first, at nodes of the mean degree."""
 
     def check_batches(self, options: BatchOptions) -> None:
         """It needs no clusters."""
@@ -74,6 +79,24 @@ class SampledEstimator(Estimator):
             address = batch.address if isinstance(batch, TargetBatch) else (self._seed, self._step)
             blocks = self.draw(batch, address)
         return self.normalized(batch, *self.step_over(blocks, self.loss_weights(batch)).run())
+
+    def references(self) -> Reference:
+        """The gradient of a batch's own losses, with all messages: by autograd, on the whole graph."""
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        with torch.enable_grad():
+            prediction = self.model(self.graph)
+
+        def reference(batch: Batch) -> dict[nn.Parameter, Tensor]:
+            labelled, weights = self.graph.train_mask[batch.nodes], self.loss_weights(batch)
+            nodes = batch.nodes[labelled]
+            with torch.enable_grad():
+                losses = self.loss(prediction[nodes], self.graph.y[nodes])
+                total = (losses if weights is None else weights[labelled] * losses).sum()
+            found = torch.autograd.grad(total, trained, retain_graph=True, allow_unused=True)
+            gradients = {p: each for p, each in zip(trained, found, strict=True) if each is not None}
+            return self.normalized(batch, 0.0, gradients)[1]
+
+        return reference
 
     def step_over(self, blocks: Sequence[SampledBlock], weights: Tensor | None) -> SampledStep:
         """The step itself, not yet run."""
@@ -112,6 +135,11 @@ def per_layer(name: str, given: Sequence[int] | None, usual: Sequence[int], mode
         raise ArgumentError(f"{name}={list(given)}: {rule}")
     numbers = list(usual if given is None else given)
     return (numbers + numbers[-1:] * depth)[:depth]
+
+
+def mean_degree(graph: Graph) -> int:
+    """How many neighbours a node hears, itself among them, on average; rounded up."""
+    return 1 + -(-graph.sources.num_entries // graph.num_nodes)
 
 
 def linear_layers(method: str, model: Model) -> list[LinearLayer]:

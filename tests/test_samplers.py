@@ -93,6 +93,21 @@ def test_all_neighbours_both_ways():
     check_exact(model, graph_of("directed"))
 
 
+def test_a_maximum_is_that_of_the_messages_as_they_are():
+    graph = graph_of("undirected")
+    conv = GCNConv(5, 3, aggr="max").double()
+    estimator = bound(lmc.NeighborSampling([1]), lmc.GNN([conv]), graph)
+    nodes = torch.tensor([4, 9, 35])
+    (block,) = estimator.draw(graph.batch(nodes), (0, 0))
+    found = estimator.step_over([block], None).prediction()
+    a, sent = lmc.normalize(graph).to_dense(), graph.x @ conv.lin.weight.T
+    for row, node in enumerate(nodes.tolist()):
+        heard = block.heard.rows(slice(row, row + 1)).indices
+        assert len(heard) == (1 if node == 35 else 2)
+        expected = (a[node, heard, None] * sent[heard]).max(0).values + conv.bias
+        assert torch.allclose(found[row], expected, rtol=1e-12)
+
+
 # -- draws ------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lmc import kernels
-from lmc.data.batch import Batch
+from lmc.data.batch import Batch, Edges, message_per_entry
 from lmc.data.normalization import Norm, normalize
 from lmc.sparse import CSR
 
@@ -62,6 +62,10 @@ class SampledBlock(Batch):
         forth, back = self.block(norm), self.transposed_block(norm)
         received: Tensor = _Sums.apply(message, forth, back)  # type: ignore[no-untyped-call]
         return received
+
+    def drawn_edges(self, norm: Norm) -> Edges:
+        """`weighed_edges` with the weights of the whole graph, whatever a message stands for."""
+        return message_per_entry(self._picked(normalize(self.graph, norm))[0])
 
     def weighed(self, matrix: CSR) -> CSR:
         """(nodes, members) entries that were drawn, times how many each stands for, in float64."""

@@ -131,7 +131,11 @@ class ConvolutionLayer(Layer):
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
         own, others = message.tensor_split([block.num_nodes])
-        return self.update(self.receive(self.edges(block), own, others, rows), initial)
+        return self.update(self.receive(self.drawn_edges(block), own, others, rows), initial)
+
+    def drawn_edges(self, block: SampledBlock) -> Edges:
+        """What was drawn of the messages, as the convolution wants it."""
+        return self.edges(block)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""

@@ -120,6 +120,24 @@ METHOD_OPTIONS = {
     },
     "gas": {"precision": PRECISION},
     "fm": {"precision": PRECISION},
+    "sage": {"fanouts": st.sampled_from([None, [-1], [0], [2], [1]]), "batch_size": st.integers(1, 9)},
+    "vrgcn": {
+        "fanouts": st.sampled_from([None, [-1], [0], [1]]),
+        "batch_size": st.integers(1, 9),
+        "precision": PRECISION,
+    },
+    "fastgcn": {"sizes": st.sampled_from([None, [1], [9]]), "batch_size": st.integers(1, 9)},
+    "ladies": {"sizes": st.sampled_from([None, [1], [9]]), "batch_size": st.integers(1, 9)},
+    "saint": {
+        "sampler": st.sampled_from(["node", "edge", "walk"]),
+        "batch_size": st.integers(1, 9),
+        "coverage": st.integers(1, 3),
+    },
+}
+ALL_HEARD = {"fanouts": st.just([-1])}
+EXACT_ON_EVERYTHING = {name: {} for name in METHODS if METHODS[name].clusters or name == "gd"} | {
+    "sage": ALL_HEARD,
+    "vrgcn": ALL_HEARD,
 }
 
 
@@ -127,6 +145,16 @@ def estimators():
     """Every estimator, with any of its options."""
     return st.one_of(
         *(st.builds(method.load(), **METHOD_OPTIONS.get(name, {})) for name, method in METHODS.items())
+    )
+
+
+def estimators_exact_on_everything():
+    """Those that have the gradient on the batch of all nodes, with options such that they have."""
+    return st.one_of(
+        *(
+            st.builds(METHODS[name].load(), **METHOD_OPTIONS.get(name, {}) | options)
+            for name, options in EXACT_ON_EVERYTHING.items()
+        )
     )
 
 

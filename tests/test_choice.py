@@ -163,7 +163,7 @@ def test_one_batch_of_all_nodes_has_no_clusters(tmp_path):
 
 
 def test_a_method_chooses_for_itself_too():
-    sampler = lmc.GAS().sampler(small_graph(), BatchOptions())
+    sampler = lmc.GAS().make_sampler(small_graph(), BatchOptions())
     assert isinstance(sampler, ClusterSampler)
     assert (sampler.steps, sampler.parts_per_batch) == (2, 16)
 
@@ -270,7 +270,7 @@ def test_the_command_line_chooses_and_says_so(tmp_path):
 def test_every_pair_of_clusters_meets_in_balanced_groups(size):
     """Also clusters with so much of the same that other groups are always better for them."""
     graph = lmc.synthetic(nodes=1200, classes=10)
-    sampler = lmc.GAS().sampler(graph, BatchOptions(parts=24, parts_per_batch=size))
+    sampler = lmc.GAS().make_sampler(graph, BatchOptions(parts=24, parts_per_batch=size))
     met = np.zeros((24, 24))
     for epoch in range(1500):
         for group in sampler._groups(epoch):
@@ -288,7 +288,10 @@ def test_balance_is_the_default_of_what_trains_and_not_of_lmc_batches():
     )
     assert default == random
     runs = [
-        [b.nodes.tolist() for b in lmc.GAS().sampler(graph, BatchOptions(30, 5, balance=balance)).epoch(0)]
+        [
+            b.nodes.tolist()
+            for b in lmc.GAS().make_sampler(graph, BatchOptions(30, 5, balance=balance)).epoch(0)
+        ]
         for balance in (BatchOptions().balance, "labels", "none", None)
     ]
     assert runs[0] == runs[1] != runs[2] == runs[3] == random

@@ -86,7 +86,7 @@ try:
 except SystemExit:
     print(json.dumps([*sys.modules]))
 """
-    asked = {"_LMC_COMPLETE": "bash_complete", "COMP_WORDS": "lmc train --method l", "COMP_CWORD": "3"}
+    asked = {"_LMC_COMPLETE": "bash_complete", "COMP_WORDS": "lmc train --method lm", "COMP_CWORD": "3"}
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,

@@ -263,7 +263,7 @@ def test_a_run_takes_its_batches_from_the_estimators_sampler():
             return (graph.batch(range(150 * i, 150 * (i + 1)), scale=2.0) for i in range(start, 2))
 
     class FromHalves(lmc.GAS):
-        def sampler(self, graph, options):
+        def make_sampler(self, graph, options):
             return Halves()
 
     result = lmc.fit(graph, lmc.GCN(8, 8, 10), FromHalves(), epochs=2)
@@ -272,7 +272,7 @@ def test_a_run_takes_its_batches_from_the_estimators_sampler():
 
 def test_a_sampler_goes_on_in_the_middle_of_an_epoch():
     graph = graph_of("undirected")
-    sampler = lmc.GAS().sampler(graph, BatchOptions(parts=6, parts_per_batch=2, partition="random"))
+    sampler = lmc.GAS().make_sampler(graph, BatchOptions(parts=6, parts_per_batch=2, partition="random"))
     whole = [batch.nodes.tolist() for batch in sampler.epoch(3)]
     assert [batch.nodes.tolist() for batch in sampler.epoch(3, start=1)] == whole[1:]
     assert sampler.steps == len(whole) == 3

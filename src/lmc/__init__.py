@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from lmc.estimators.full_batch import FullBatch
     from lmc.estimators.gas import GAS
     from lmc.estimators.gradient_error import GradientErrors, gradient_error
+    from lmc.estimators.graph_saint import GraphSAINT
     from lmc.estimators.graphfm import GraphFM
+    from lmc.estimators.layer_sampling import LADIES, FastGCN
     from lmc.estimators.lmc import LMC
+    from lmc.estimators.neighbor_sampling import NeighborSampling
+    from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
     from lmc.nn.gcn import GCN
     from lmc.nn.gcnii import GCNII
@@ -50,7 +54,9 @@ _MODULE_OF = {
     "GCN": "lmc.nn.gcn",
     "GCNII": "lmc.nn.gcnii",
     "GNN": "lmc.nn.gnn",
+    "LADIES": "lmc.estimators.layer_sampling",
     "LMC": "lmc.estimators.lmc",
+    "VRGCN": "lmc.estimators.vr_gcn",
     "ArgumentError": "lmc.errors",
     "BackwardSGD": "lmc.estimators.backward_sgd",
     "Batch": "lmc.data.batch",
@@ -58,12 +64,15 @@ _MODULE_OF = {
     "ClusterGCN": "lmc.estimators.cluster_gcn",
     "DatasetError": "lmc.errors",
     "Estimator": "lmc.estimators.estimator",
+    "FastGCN": "lmc.estimators.layer_sampling",
     "FullBatch": "lmc.estimators.full_batch",
     "GradientErrors": "lmc.estimators.gradient_error",
     "Graph": "lmc.data.graph",
     "GraphError": "lmc.errors",
     "GraphFM": "lmc.estimators.graphfm",
+    "GraphSAINT": "lmc.estimators.graph_saint",
     "LMCError": "lmc.errors",
+    "NeighborSampling": "lmc.estimators.neighbor_sampling",
     "Record": "lmc.training.records",
     "Reserved": "lmc.batching.reserved",
     "Result": "lmc.training.records",
@@ -95,7 +104,9 @@ __all__ = [
     "GCN",
     "GCNII",
     "GNN",
+    "LADIES",
     "LMC",
+    "VRGCN",
     "ArgumentError",
     "BackwardSGD",
     "Batch",
@@ -103,12 +114,15 @@ __all__ = [
     "ClusterGCN",
     "DatasetError",
     "Estimator",
+    "FastGCN",
     "FullBatch",
     "GradientErrors",
     "Graph",
     "GraphError",
     "GraphFM",
+    "GraphSAINT",
     "LMCError",
+    "NeighborSampling",
     "Record",
     "Reserved",
     "Result",

@@ -13,6 +13,16 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
+def uniform(*address: ArrayLike) -> NDArray[np.float64]:
+    """Numbers between 0 and 1, neither of them, at these addresses.
+
+    >>> bool(uniform(0, 1, [5, 6, 7])[1] == uniform(0, 1, 6)[0])
+    True
+    """
+    found: NDArray[np.float64] = ((bits(*address) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return found
+
+
 def _splitmix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of the splitmix64 generator: a bijection that flips every output bit half the time."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
@@ -28,7 +38,16 @@ def bits(*address: ArrayLike) -> NDArray[np.uint64]:
     >>> bool(bits(0, 1, [5, 6, 7])[1] == bits(0, 1, 6)[0])
     True
     """
-    state = np.zeros(1, dtype=np.uint64)
+    return continued(0, *address)
+
+
+def continued(key: ArrayLike, *address: ArrayLike) -> NDArray[np.uint64]:
+    """64 uniform bits for a longer address, of which `key` are the bits of the beginning.
+
+    >>> bool(continued(bits(0, 1), 6) == bits(0, 1, 6))
+    True
+    """
+    state = np.atleast_1d(np.asarray(key, dtype=np.uint64))
     for part in address:
         word = np.atleast_1d(np.asarray(part)).astype(np.uint64)
         state = _splitmix((state ^ word) + _GOLDEN)

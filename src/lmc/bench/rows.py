@@ -49,7 +49,7 @@ def own(
     _load_kernels()
     torch.manual_seed(0)
     model = (make_model or gcn)(graph)
-    sampler = estimator.sampler(graph, batches)
+    sampler = estimator.make_sampler(graph, batches)
     estimator.bind(model, graph, outside=ever_outside(sampler))
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None

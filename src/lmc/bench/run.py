@@ -38,15 +38,17 @@ QUICK: dict[str, Make] = {
     "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
     tables.FLOOR: rows.products,
 }
-# Every training method with its default options, on the same batches.
-ON_BATCHES = [name for name in TRAINING_METHODS if name != "gd"]
+# Every training method with its default options: on the same clusters, or on batches of its own.
+ON_CLUSTERS = [name for name in TRAINING_METHODS if METHODS[name].clusters]
+ON_OWN_BATCHES = [name for name in TRAINING_METHODS if not METHODS[name].clusters and name != "gd"]
 EPOCHS: dict[str, Make] = QUICK | {
     tables.LMC_SINGLE: partial(rows.own, estimator=ALPHA_0, batches=SINGLE),
     "LMC 80/40, alpha 1": partial(rows.own, estimator=lmc.LMC(alpha=1, score="1"), batches=COARSE),
     **{
         f"{METHODS[name].title} 80/40": partial(rows.own, estimator=METHODS[name].load()(), batches=COARSE)
-        for name in ON_BATCHES
+        for name in ON_CLUSTERS
     },
+    **{METHODS[name].title: partial(rows.own, estimator=METHODS[name].load()()) for name in ON_OWN_BATCHES},
     "preparation": rows.preparation,
 }
 GCNII: dict[str, Make] = {
@@ -66,7 +68,11 @@ ACCURACY: dict[str, tuple[Make, int]] = {  # and the epochs
     "LMC 1280/80, alpha 0, cosine": (partial(_fine, estimator=ALPHA_0), 20),
     **{
         f"{METHODS[name].title} 1280/80, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
-        for name in ON_BATCHES
+        for name in ON_CLUSTERS
+    },
+    **{
+        f"{METHODS[name].title}, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
+        for name in ON_OWN_BATCHES
     },
 }
 

@@ -14,7 +14,7 @@ from lmc.cli.paths import FOLDER, free_folder
 from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
-from lmc.runs.registry import METHODS, TRAINING_METHODS
+from lmc.runs.registry import COMPARED_METHODS, METHODS
 
 if TYPE_CHECKING:
     from lmc.runs.comparison import Asked
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--methods",
     type=completion.METHOD_LIST,
-    help=f"Separated by commas; by default {','.join(TRAINING_METHODS)}.",
+    help=f"Separated by commas; by default {','.join(COMPARED_METHODS)}.",
 )
 @SEEDS_FLAG
 @click.option("--target", type=float, help="Validation metric to reach; by default what all reach.")
@@ -54,7 +54,7 @@ def command(
 
         tree = tree_of(options)
         if resume is None:
-            names = methods.split(",") if methods is not None else list(TRAINING_METHODS)
+            names = methods.split(",") if methods is not None else list(COMPARED_METHODS)
             asked = Asked(names, tree, target, seeds)
         elif tree or methods is not None or out is not None or seeds > 1:
             raise ArgumentError("--resume: goes on as it was started; only --target may be changed")

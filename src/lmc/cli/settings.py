@@ -13,6 +13,15 @@ from lmc.cli import completion
 from lmc.cli.paths import FILE
 from lmc.runs.registry import MODELS, allow_own_model, is_own
 
+
+def whole_numbers(value: str) -> list[int]:
+    """A flag that takes numbers with commas between them."""
+    try:
+        return [int(each) for each in value.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{value}: must be whole numbers with commas between them") from None
+
+
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--data", "data.name", completion.DATA, "Name or path of the graph."),
@@ -36,6 +45,19 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--alpha", "method.alpha", completion.ALPHA, "LMC: how much new the halo takes, 0 to 1; auto finds it."),
     ("--score", "method.score", completion.SCORE, "LMC with a number alpha: x^2, 2x^2, 2x-x^2, x, 1 or sin."),
     ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
+    (
+        "--fanouts",
+        "method.fanouts",
+        whole_numbers,
+        "sage, vrgcn: neighbours, the last layer's first: 25,10.",
+    ),
+    ("--sizes", "method.sizes", whole_numbers, "fastgcn, ladies: nodes, the last layer's first: 512,512."),
+    (
+        "--batch-size",
+        "method.batch_size",
+        int,
+        "Targets of a step; saint: how much it draws.",
+    ),
     ("--parts", "training.parts", int, "Clusters to cut the graph into; by default, by its size."),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),
     ("--batch-share", "training.batch_share", float, "Share of the nodes in a batch, instead of clusters."),

@@ -205,11 +205,11 @@ class Batch:
 
     def weighed_edges(self, norm: Norm) -> Edges:
         """`edges` with the weights of `block(norm)`, and with the self-loops that it adds."""
-        return _entries(self.block(norm))
+        return message_per_entry(self.block(norm))
 
     def weighed_halo_edges(self, norm: Norm) -> Edges:
         """`halo_edges` with the weights of `halo_block(norm)`, and with the self-loops that it adds."""
-        return self._halo_first(_entries(self.halo_block(norm)))
+        return self._halo_first(message_per_entry(self.halo_block(norm)))
 
     def _halo_first(self, edges: Edges) -> Edges:
         """The same messages, halo rows before batch rows among the sources."""
@@ -321,7 +321,7 @@ class Batch:
         )
 
 
-def _entries(block: CSR) -> Edges:
+def message_per_entry(block: CSR) -> Edges:
     """A message for each entry, with its value as its weight."""
     return Edges(torch.stack([block.indices, block.row_ids()]).long(), block.values, None)
 

@@ -30,7 +30,7 @@ def both_directions(graph: Graph) -> tuple[Graph, Graph]:
 
 def _with_edges(graph: Graph, adjacency: CSR) -> Graph:
     other = copy.copy(graph)  # its neighbours, if known, are the same
-    for known in ("transposed", "numbered_edges", "num_edge_types"):
+    for known in ("transposed", "numbered_edges", "num_edge_types", "sources"):
         vars(other).pop(known, None)
     other.adjacency, other.edge_attr, other.edge_type = adjacency, None, None
     return other

@@ -397,6 +397,11 @@ class Graph:
         return in_either_direction(self.adjacency, self.transposed)
 
     @cached_property
+    def sources(self) -> CSR:
+        """(nodes, nodes), row i: the other nodes that send to i; values as in `neighbours`."""
+        return self.neighbours if self.is_undirected else in_either_direction(self.adjacency, self.adjacency)
+
+    @cached_property
     def degrees(self) -> Tensor:
         """(nodes,) how many neighbours each node has, each counted as often as `neighbours` says."""
         return self.neighbours.row_counts()

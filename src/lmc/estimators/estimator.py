@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
 from lmc.errors import ArgumentError
+from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss, loss_of
@@ -31,8 +32,24 @@ from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
 from lmc.nn.module_context import without_autocast
 
+Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
+"""From a batch to an estimate of every parameter's gradient."""
 Init = Literal["zero", "exact"]
 Precision = Literal["full", "half"]
+
+
+class LayerSizes(NamedTuple):
+    """How much of a graph a layer has in a step that draws messages.
+
+    Attributes:
+        nodes: that receive.
+        members: these, and the others that send.
+        messages: that they receive.
+    """
+
+    nodes: int
+    members: int
+    messages: int
 
 
 class Kept(NamedTuple):
@@ -56,7 +73,8 @@ class Estimator(ABC):
     any case.
 
     A subclass overrides what differs: mostly `halo_policy`; `trained_on` if a step runs on something
-    other than the batch; `sampler` if batches are not groups of clusters; `prepare` and `remembered`.
+    other than the batch; `make_sampler` if batches are not groups of clusters; `prepare` and `remembered`;
+    `estimate_on` and `references` if a step is another one than that over a batch and its halo.
     """
 
     precision: Precision = "full"
@@ -85,7 +103,7 @@ class Estimator(ABC):
         """Raise ArgumentError unless it can work on batches of this kind."""
         options.check_clusters(type(self).__name__)
 
-    def sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+    def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
         """What yields its batches; here, groups of clusters."""
         return ClusterSampler.cut(graph, options.check_clusters(type(self).__name__), options)
 
@@ -100,6 +118,10 @@ class Estimator(ABC):
     def remembered(self, model: Model, widths: list[LayerWidths]) -> Kept:
         """What is kept of every node, in numbers: embeddings and auxiliary variables by layer, from 1."""
         return Kept({}, {})
+
+    def expected_sizes(self, graph: Graph, model: Model) -> list[LayerSizes] | None:
+        """What a step has in each layer, the last layer first; None where each is one over a batch."""
+        return None
 
     # -- what every method does ----------------------------------------------------------------------
 
@@ -194,19 +216,38 @@ class Estimator(ABC):
             )
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
-        where = self.trained_on(batch)
         with without_autocast():
-            result = self.estimate_with(where, self.halo_policy(where))
+            result = self.estimate_on(batch)
         if not self.is_frozen:
             self._step += 1
         return result
+
+    def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """The estimate of a batch of this graph."""
+        where = self.trained_on(batch)
+        return self.estimate_with(where, self.halo_policy(where))
 
     def estimate_with(self, batch: Batch, halo: HaloPolicy) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate with any policy: the normalisation of appendix A.3.1."""
         step = self.step_on(batch, halo)
         loss, gradients = (step if self.is_frozen else replace(step, watch=self.watch)).run()
+        return self.normalized(batch, loss, gradients.of)
+
+    def references(self) -> Reference:
+        """What `gradient_error` measures estimates by: of a batch, its exact estimate, free of bias.
+
+        Here that of `BackwardSGD`: values and derivatives outside are exact (Theorem 1). What all batches
+        share is computed once, here.
+        """
+        exact = exact_values(self.step_on(self.whole, HaloPolicy()))
+        return lambda batch: self.estimate_with(batch, ExactHalo(exact, batch))[1]
+
+    def normalized(
+        self, batch: Batch, loss: float, gradients: dict[nn.Parameter, Tensor]
+    ) -> tuple[float, dict[nn.Parameter, Tensor]]:
+        """Of sums over a batch, what stands for the means over all labelled nodes of the graph."""
         factor = batch.scale / int(self.graph.train_mask.sum())
-        return factor * loss, {p: factor * gradient for p, gradient in gradients.of.items()}
+        return factor * loss, {p: factor * gradient for p, gradient in gradients.items()}
 
     def step_on(self, batch: Batch, halo: HaloPolicy) -> Step:
         """The step itself, not yet run."""

@@ -24,7 +24,7 @@ class FullBatch(Estimator):
     def check_batches(self, options: BatchOptions) -> None:
         """It needs no clusters."""
 
-    def sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+    def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
         """One batch of everything."""
         return WholeGraph(graph)
 

@@ -13,7 +13,6 @@ from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
-from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
@@ -26,13 +25,15 @@ Estimate = dict[nn.Parameter, Tensor]
 class GradientErrors(Mapping[str, float]):
     """Relative errors of estimates by part of the model (`"encoder"`, `"layers.0"`, ..., `"head"`).
 
-    `"total"` is all parameters together. With e the estimate of a batch, g that of `BackwardSGD` on the
-    same batch, and f the full gradient, each over ||f||:
+    `"total"` is all parameters together. With e the estimate of a batch, g the exact one of the same batch
+    (that of `BackwardSGD`; for methods that draw messages, the gradient of the same losses on the whole
+    graph), and f the full gradient, each over ||f||:
 
     - the mapping itself: the mean of ||e - f||;
     - `bias`: the mean of ||e - g||, what values and derivatives that are not exact cost. g is free of bias
       for every convolution (Theorem 1), so this bounds the distance of the mean estimate from f, over
-      batches whose mean g is f, such as an epoch's;
+      batches whose mean g is f, such as an epoch's. Of draws that differ from batch to batch, their spread
+      is in it, too;
     - `variance`: Var(g)^½, the root of the mean of ||g - f||², what any batch of this kind costs.
 
     The error is at most their sum, as in Theorem 2. With a batch norm in training mode, batches also
@@ -84,11 +85,10 @@ def gradient_error(
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
     with untouched_statistics(model), without_dropout(model), without_autocast(), estimator.frozen():
         _, full = estimator.estimate_with(estimator.whole, HaloPolicy())
-        exact = exact_values(estimator.step_on(estimator.whole, HaloPolicy()))
+        reference_of = estimator.references()
         for batch in batches:
             _, estimate = estimator.estimate(batch)
-            halo = ExactHalo(exact, batch)
-            _, reference = estimator.estimate_with(batch, halo)  # BackwardSGD, with one pass for all
+            reference = reference_of(batch)
             for name, of in parts.items():
                 row = _distance(estimate, full, of), _distance(estimate, reference, of)
                 distances[name].append((*row, _distance(reference, full, of)))

@@ -52,8 +52,12 @@ class HistoryEstimator(Estimator):
         self.auxiliaries = {layer: make(count, width, dtype) for layer, width in kept.auxiliaries.items()}
         if self._init == "exact":
             with untouched_statistics(self.model), without_dropout(self.model):
-                step = self.step_on(self.whole, self.halo_policy(self.whole))
-                exact_values(step, backward=bool(self.auxiliaries))
+                self.fill_exactly()
+
+    def fill_exactly(self) -> None:
+        """Write what every history would have of all nodes."""
+        step = self.step_on(self.whole, self.halo_policy(self.whole))
+        exact_values(step, backward=bool(self.auxiliaries))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step and every history."""

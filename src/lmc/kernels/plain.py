@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import hashed_random
+from lmc.kernels.plain_samples import draw as draw
+from lmc.kernels.plain_samples import number as number
+from lmc.kernels.plain_samples import pick as pick
 
 
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from lmc.nn.typed_convolutions import check_types
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
+    from lmc.data.sampled import SampledBlock
 
 
 CONVOLUTION = 1 << 20
@@ -126,6 +127,15 @@ class ConvolutionLayer(Layer):
         batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
         received = self.receive(self.edges(batch), message[part], message[batch.halo], rows)
         return self.update(received, initial)
+
+    def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+        """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
+        own, others = message.tensor_split([block.num_nodes])
+        return self.update(self.receive(self.drawn_edges(block), own, others, rows), initial)
+
+    def drawn_edges(self, block: SampledBlock) -> Edges:
+        """What was drawn of the messages, as the convolution wants it."""
+        return self.edges(block)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""

@@ -35,6 +35,7 @@ from lmc.nn.rows import Rows
 if TYPE_CHECKING:
     from lmc.data.batch import Batch
     from lmc.data.graph import Graph
+    from lmc.data.sampled import SampledBlock
 
 MOST_LAYERS = 1000
 """More are a mistake, or a file that asks for all the memory there is."""
@@ -120,6 +121,17 @@ class Layer(nn.Module, ABC):
         """
 
     @abstractmethod
+    def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+        """(nodes, out) the boundary after the layer, of some of the messages; differentiable.
+
+        Args:
+            block: the nodes and who they hear.
+            message: (members of the block, in) what those send, the nodes themselves first.
+            initial: (nodes, any width) `what_it_reads`.
+            rows: the nodes, and the address of their randomness.
+        """
+
+    @abstractmethod
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""
 
@@ -162,6 +174,11 @@ class LinearLayer(Layer):
         known = known_sums(graph, self.aggregation) if message is graph.x else None
         received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
         return self.update_at(rows, received, message[part], initial)
+
+    def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
+        """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
+        received = block.received(self.aggregation, message)
+        return self.update_at(rows, received, message[: block.num_nodes], initial)
 
     def of_one(self, graph: Graph, message: Tensor, initial: Tensor) -> Tensor:
         """(1, out) of a node that is its only neighbour."""

@@ -20,6 +20,7 @@ from lmc.nn.node_wise import NodeWise
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
+    from lmc.data.sampled import SampledBlock
 
 
 class WeighedLayer(ConvolutionLayer):
@@ -55,6 +56,10 @@ class GCNConvOfMessages(WeighedLayer):
 
     def __init__(self, conv: Any, message: NodeWise) -> None:
         super().__init__(conv, message, normalization_of(conv))
+
+    def drawn_edges(self, block: SampledBlock) -> Edges:
+        """As they are: a maximum is not that of messages that stand for several."""
+        return block.drawn_edges(self.norm)
 
     def call(self, sources: Tensor, targets: Tensor, index: Tensor, given: dict[str, Any]) -> Tensor:
         """(targets, out) as `GCNConv.forward` computes it, sources and targets apart."""

@@ -35,12 +35,16 @@ class Method:
         title: as people write it.
         in_paper: as the paper's tables write it; None where they do not have it.
         trains: whether it is a way to train; if not, it is a reference to measure others by.
+        clusters: whether its batches are groups of clusters.
+        any_model: whether it takes every model; if not, only those whose layers add messages up.
     """
 
     path: str
     title: str
     in_paper: str | None = None
     trains: bool = True
+    clusters: bool = True
+    any_model: bool = True
 
     def load(self) -> Callable[..., Estimator]:
         """The class of the estimator."""
@@ -143,12 +147,23 @@ class LoggerKind:
 
 
 METHODS: dict[str, Method] = {
-    "gd": Method("lmc.estimators.full_batch:FullBatch", "full batch", "GD"),
+    "gd": Method("lmc.estimators.full_batch:FullBatch", "full batch", "GD", clusters=False),
     "sgd": Method("lmc.estimators.backward_sgd:BackwardSGD", "backward SGD", trains=False),
     "cluster": Method("lmc.estimators.cluster_gcn:ClusterGCN", "Cluster-GCN", "CLUSTER"),
     "gas": Method("lmc.estimators.gas:GAS", "GAS", "GAS"),
     "fm": Method("lmc.estimators.graphfm:GraphFM", "GraphFM", "FM"),
     "lmc": Method("lmc.estimators.lmc:LMC", "LMC", "LMC"),
+    "sage": Method(
+        "lmc.estimators.neighbor_sampling:NeighborSampling", "neighbour sampling", "GraphSAGE", clusters=False
+    ),
+    "vrgcn": Method("lmc.estimators.vr_gcn:VRGCN", "VR-GCN", "VR-GCN", clusters=False, any_model=False),
+    "fastgcn": Method(
+        "lmc.estimators.layer_sampling:FastGCN", "FastGCN", "FastGCN", clusters=False, any_model=False
+    ),
+    "ladies": Method(
+        "lmc.estimators.layer_sampling:LADIES", "LADIES", "LADIES", clusters=False, any_model=False
+    ),
+    "saint": Method("lmc.estimators.graph_saint:GraphSAINT", "GraphSAINT", "GraphSAINT", clusters=False),
 }
 
 MODELS: dict[str, ModelKind] = {
@@ -172,6 +187,8 @@ LOGGERS: dict[str, LoggerKind] = {
 }
 
 TRAINING_METHODS = tuple(name for name, method in METHODS.items() if method.trains)
+COMPARED_METHODS = tuple(name for name in TRAINING_METHODS if METHODS[name].any_model)
+"""Those that are compared where none is named: whatever the model is."""
 
 
 def is_own(name: object) -> bool:

@@ -67,7 +67,7 @@ def prepare_training(
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
-    sampler = estimator.sampler(graph, replace(options.batches, choice=choice))
+    sampler = estimator.make_sampler(graph, replace(options.batches, choice=choice))
     for callback in callbacks:
         callback.on_phase("preparing the model")
     check_memory(graph, model, estimator, sampler)

@@ -12,7 +12,7 @@ from lmc.batching.samplers import ClusterSampler, Sampler, ever_outside
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.backward_sgd import BackwardSGD
-from lmc.estimators.estimator import Estimator
+from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
 from lmc.nn.model import Model, layer_widths
 from lmc.training.memory_need import need
@@ -24,9 +24,9 @@ class RunNeeds:
     def __init__(self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int) -> None:
         self.graph, self.model, self.estimator = graph, model, estimator
         self.remembered_nodes = remembered_nodes
-        widths = layer_widths(model, graph)
-        self.widths = [layer.boundary for layer in widths]
-        self.kept = estimator.remembered(model, widths).width
+        self.layer_widths = layer_widths(model, graph)
+        self.widths = [layer.boundary for layer in self.layer_widths]
+        self.kept = estimator.remembered(model, self.layer_widths).width
         self.entries = graph.adjacency.num_entries
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
@@ -41,10 +41,29 @@ class RunNeeds:
             itemsize,
             self.kept,
             messages,
-            2 if self.estimator.precision == "half" else itemsize,
+            self.history_itemsize,
             self.remembered_nodes,
             self.estimator.computes_halo,
         ).total
+
+    def bytes_for_drawn(self, sizes: list[LayerSizes]) -> int:
+        """Histories, and a step over drawn messages: features, and for each layer what is sent and received.
+
+        Each of these is there as value and derivative, and once more while it is computed; blocks are there
+        forth and back, and those of the next batch meanwhile.
+        """
+        itemsize, every = self.graph.x.element_size(), self.graph.num_nodes
+        rows = sizes[-1].members * self.graph.num_features
+        for size, width in zip(sizes, reversed(self.layer_widths), strict=True):
+            rows += 3 * (size.members * width.message + size.nodes * (width.received + width.boundary))
+        blocks = 4 * sum(size.messages for size in sizes) * (8 + itemsize)
+        kept = need(self.widths, 0, 1, 0, every, itemsize, self.kept, 0, self.history_itemsize)
+        return kept.histories + rows * itemsize + blocks
+
+    @property
+    def history_itemsize(self) -> int:
+        """Bytes of a number in the histories."""
+        return 2 if self.estimator.precision == "half" else self.graph.x.element_size()
 
     @property
     def whole(self) -> int:
@@ -69,7 +88,16 @@ def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Samp
     free = memory_use.free()
     outside = ever_outside(sampler)
     needs = RunNeeds(graph, model, estimator, graph.num_nodes if outside is None else len(outside))
-    if free is None or needs.whole <= free:
+    if free is None:
+        return
+    if sizes := estimator.expected_sizes(graph, model):
+        if (needed := needs.bytes_for_drawn(sizes)) > free:
+            advice = "a smaller batch_size, or fewer drawn for each layer, needs less"
+            raise ArgumentError(
+                f"{type(estimator).__name__}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}"
+            )
+        return
+    if needs.whole <= free:
         return
     clusters, parts_per_batch = None, 1
     if isinstance(sampler, ClusterSampler) and not isinstance(estimator, BackwardSGD):

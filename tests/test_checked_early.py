@@ -41,7 +41,7 @@ def test_flags_that_cannot_matter(tmp_path):
     assert line == "lmc: method.alpha=0.3: none of the methods gas, gd has it"
     done = called("train", "--method", "gd", "--parts", 8, *common, "--out", tmp_path / "a")
     assert done.returncode == 0, done.stderr
-    line = "lmc: warning: --parts: gd trains on all nodes at once, and has no batches"
+    line = "lmc: warning: --parts: gd has no clusters, so this changes nothing"
     assert complaints(done) == [line]
     done = called("compare", "--methods", "gd,lmc", "--alpha", 0.3, *common, "--out", tmp_path / "b")
     assert (done.returncode, complaints(done)) == (0, [])

@@ -126,11 +126,12 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
 
 
 def _warn_of_unused(config: Config, options: dict[str, Any]) -> None:
-    """Say which flags cannot matter: one batch of all nodes has no clusters."""
+    """Say which flags cannot matter: those of clusters, to a method that has none."""
     flags = ("--parts", "--parts-per-batch", "--batch-share", "--balance")
     given = [flag for flag in flags if options["training_" + flag[2:].replace("-", "_")] is not None]
-    if config.method["name"] == "gd" and given:
-        warnings.warn(f"{', '.join(given)}: gd trains on all nodes at once, and has no batches", stacklevel=1)
+    name = config.method["name"]
+    if not METHODS[name].clusters and given:
+        warnings.warn(f"{', '.join(given)}: {name} has no clusters, so this changes nothing", stacklevel=1)
 
 
 def _afterwards(config: Config, folder: Path) -> str:

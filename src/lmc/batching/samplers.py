@@ -65,12 +65,11 @@ class BatchOptions:
     batch_share: float | None = None
     choice: Choice | None = None
 
-    def check_clusters(self, method: str) -> int | None:
-        """How many clusters are asked for; ArgumentError where a method cannot work on batches of them."""
+    def check_clusters(self) -> None:
+        """Raise ArgumentError where a batch is to have more clusters than there are."""
         if self.parts is not None and self.parts_per_batch is not None and self.parts_per_batch > self.parts:
             rule = f"must be at most parts={self.parts}; make parts larger or parts_per_batch smaller"
             raise ArgumentError(f"parts_per_batch={self.parts_per_batch}: {rule}")
-        return self.parts
 
 
 class WholeGraph:
@@ -142,12 +141,13 @@ class ClusterSampler:
                 self.descriptors = ClusterDescriptors(numbers, len(self._members))
 
     @classmethod
-    def cut(cls, graph: Graph, parts: int | None, options: BatchOptions) -> ClusterSampler:
+    def cut(cls, graph: Graph, options: BatchOptions) -> ClusterSampler:
         """Of a graph that is cut as the options say, and as is chosen where they do not; `choice` tells.
 
         Clusters of one or two nodes are worth a warning.
         """
-        given = (parts, options.parts_per_batch, options.batch_share)
+        options.check_clusters()
+        given = (options.parts, options.parts_per_batch, options.batch_share)
         choice = options.choice or choose_batches(graph.num_nodes, *given)
         if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
             many = f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "

@@ -101,11 +101,11 @@ class Estimator(ABC):
 
     def check_batches(self, options: BatchOptions) -> None:
         """Raise ArgumentError unless it can work on batches of this kind."""
-        options.check_clusters(type(self).__name__)
+        options.check_clusters()
 
     def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
         """What yields its batches; here, groups of clusters."""
-        return ClusterSampler.cut(graph, options.check_clusters(type(self).__name__), options)
+        return ClusterSampler.cut(graph, options)
 
     def trained_on(self, batch: Batch) -> Batch:
         """What a step runs on: the batch itself, or what the method makes of it."""

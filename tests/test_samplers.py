@@ -148,6 +148,8 @@ def test_draws_are_addressed_by_seed_epoch_step_layer_and_node():
         batch = next(iter(sampler.epoch(epoch, start)))
         return [block.heard.indices.tolist() for block in estimator.draw(batch, batch.address)]
 
+    sampler = lmc.NeighborSampling(batch_size=40).make_sampler(graph, BatchOptions(seed=7))
+    assert [batch.address for batch in sampler.epoch(3)] == [(7, 3, step) for step in range(sampler.steps)]
     first = heard()
     assert heard() == first
     assert all(heard(**other) != first for other in ({"seed": 1}, {"epoch": 1}, {"start": 1}))

@@ -11,7 +11,7 @@ from torch_geometric.nn import DirGNNConv, GCNConv
 import lmc
 import pyg_models
 import test_typed_edges as typed_edges
-from estimating import KINDS, bound, distance, gcn, gcnii, gradient, graph_of
+from estimating import KINDS, bound, distance, gcn, gcnii, gradient, graph_of, mostly_long
 from hop_models import make_hops
 from lmc import hashed_random
 from lmc.batching.samplers import BatchOptions
@@ -56,8 +56,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("of_edges", KINDS)
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(("of_edges", "name"), mostly_long(list(product(KINDS, OWN)), 2))
 def test_all_neighbours_give_the_exact_gradient(name, of_edges):
     check_exact(OWN[name](), graph_of(of_edges))
 

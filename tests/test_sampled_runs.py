@@ -38,10 +38,11 @@ def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.slow
 @every_method
 def test_a_run_is_the_same_on_any_threads_and_in_the_background(method, monkeypatch):
     monkeypatch.setattr(parallel, "SMALL", 0)
-    graph, before, runs = lmc.synthetic(nodes=400, features=8, classes=4), torch.get_num_threads(), []
+    graph, before, runs = lmc.synthetic(nodes=120, features=8, classes=4), torch.get_num_threads(), []
     try:
         for threads, background in ((1, True), (2, True), (2, False)):
             torch.set_num_threads(threads)
@@ -69,6 +70,7 @@ def test_a_run_goes_on(tmp_path, method):
     goes_on(tmp_path, 3, METHODS[method])
 
 
+@pytest.mark.long
 @every_method
 def test_it_learns(method):
     graph = lmc.synthetic(nodes=400, features=16, classes=4)
@@ -114,8 +116,8 @@ def test_all_are_heard_where_more_are_asked_for_than_there_are():
     assert gradient(many, batch)[0] == gradient(full, batch)[0]
 
 
-@every_method
 @pytest.mark.parametrize("norm", ["gcn", "mean"])
+@every_method
 def test_a_graph_without_edges(method, norm):
     graph = lmc.Graph(np.empty((2, 0), int), torch.ones(3, 5).double(), [0, 1, 2], [True] * 3)
     model = gcn(2) if norm == "gcn" else lmc.from_pyg(GraphSAGE(5, 6, 2, 3).double())
@@ -230,6 +232,7 @@ def test_a_run_of_fit_goes_on_by_the_command_line(small, tmp_path):
         assert called("train", "--resume", tmp_path / name, "--epochs", 2, "--quiet").returncode == 0
 
 
+@pytest.mark.slow
 def test_methods_on_batches_of_their_own_are_compared(small, tmp_path):
     sizes = ["--data", small, "--hidden", 4, "--parts", 4, "--epochs", 1, "--batch-size", 20]
     done = called("compare", *sizes, "--methods", "gas,sage,vrgcn,fastgcn,ladies,saint", "--out", tmp_path)

@@ -54,6 +54,8 @@ def leaf(value):
 
 
 def vjp(outputs, inputs, derivatives):
+    if not inputs:  # such as a head without parameters
+        return []
     found = torch.autograd.grad(outputs, inputs, derivatives, retain_graph=True, allow_unused=True)
     return [torch.zeros_like(i) if f is None else f for i, f in zip(inputs, found, strict=True)]
 

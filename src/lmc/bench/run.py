@@ -36,6 +36,7 @@ QUICK: dict[str, Make] = {
         rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.wrapped_gcn
     ),
     "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
+    "LMC 80/10": partial(rows.own, estimator=lmc.LMC(), batches=MIDDLE),
     tables.FLOOR: rows.products,
 }
 # Every training method with its default options: on the same clusters, or on batches of its own.
@@ -55,7 +56,7 @@ GCNII: dict[str, Make] = {
     tables.PYG_GCNII: partial(rows.pyg, architecture="gcnii"),
     "LMC 80/40, alpha 0, GCNII": partial(rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.gcnii),
 }
-MEMORY = (tables.LMC_SINGLE, "LMC 80/10, alpha 0", tables.LMC_COARSE, tables.FULL_BATCH)
+MEMORY = (tables.LMC_SINGLE, "LMC 80/10, alpha 0", "LMC 80/10", tables.LMC_COARSE, tables.FULL_BATCH)
 GROWTH: dict[str, Job] = {
     str(nodes): (EPOCHS[tables.LMC_COARSE], partial(lmc.synthetic, nodes))
     for nodes in (100_000, 300_000, 1_000_000)

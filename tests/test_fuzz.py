@@ -17,7 +17,7 @@ from lmc.nn.model import LinearLayer
 pytestmark = [
     pytest.mark.fuzz,
     # Strange graphs get advice.
-    pytest.mark.filterwarnings("ignore:parts=", "ignore:y. whole numbers"),
+    pytest.mark.filterwarnings("ignore:parts=", "ignore:parts_per_batch=", "ignore:y. whole numbers"),
 ]
 
 

@@ -160,6 +160,10 @@ def test_codes_are_the_names_of_classes(tmp_path):
         graph = lmc.read_tables(**files)
     assert (graph.num_classes, graph.class_names) == (3, ("1115", "2095", "99999"))
     assert graph.y.tolist() == [1, 2, 0, -1]
+    files = write(tmp_path, edges="source,target\na,b\nb,c\n", labels="id,y\na,20.0\nb,\nc,10.0\n")
+    with pytest.warns(UserWarning, match="has 2 codes \\(10, 20\\) for classes"):
+        graph = lmc.read_tables(**files, task="multiclass")
+    assert (graph.y.tolist(), graph.class_names) == ([1, -1, 0], ("10", "20"))
     files = write(tmp_path, edges="source,target\na,b\nb,c\n", labels="id,y\na,1\nb,0\nc,2\n")
     graph = lmc.read_tables(**files)
     assert (graph.y.tolist(), graph.class_names) == ([1, 0, 2], None)

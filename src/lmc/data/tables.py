@@ -253,6 +253,9 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
     else:
         numbers = [np.asarray(table.cast(name, "float64").to_numpy(zero_copy_only=False)) for name in names]
         values = numbers[0] if len(numbers) == 1 else np.stack(numbers, axis=1)
+        if task == "multiclass" and values.ndim == 1 and bool((np.nan_to_num(values) % 1 == 0).all()):
+            whole = np.nan_to_num(values, nan=-1).astype(np.int64)  # as pandas writes integers with gaps
+            values, class_names = _without_gaps(table, names[0], whole)
     y = np.full((len(ids), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
     y[ids.places(table, table.id_names[0])] = values
     return y, class_names

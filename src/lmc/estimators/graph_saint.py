@@ -133,8 +133,8 @@ class GraphSAINT(SampledEstimator):
 
     What is more often in a subgraph counts less: the losses of a node are divided by λ_v = C_v / N, its
     messages from u by α_vu = C_vu / C_v, with counts over N subgraphs that are drawn before training. Both
-    are unbiased, as far as counts are chances: every subgraph stands for the whole graph, whatever the scale
-    of its batch. Layers that do more with messages than add them up take them as they are.
+    are unbiased, as far as counts are chances. A batch of your own was not drawn so: its losses and messages
+    count as they are. Layers that do more with messages than add them up take them as they are, too.
 
     Args:
         sampler: `"node"` draws nodes by the squared norms of their columns in the normalised adjacency;
@@ -188,14 +188,16 @@ class GraphSAINT(SampledEstimator):
         within = heard_among(self._numbered, batch.nodes, batch.nodes)
         assert within.values is not None
         inverse_alpha = torch.ones(within.num_entries, dtype=torch.float64)
-        others = within.values >= 0
+        others = (within.values >= 0) & isinstance(batch, TargetBatch)
         often = self._often(batch)[within.row_ids()[others]]
         inverse_alpha[others] = often / self._counts.edges[within.values[others]].clamp(min=1)
         block = SampledBlock.of_heard(self.graph, batch.nodes, within.with_values(inverse_alpha))
         return [block] * len(self.model.layers)
 
-    def loss_weights(self, batch: Batch) -> Tensor:
-        """(nodes,) 1 / λ, over the scale, which counts make up for."""
+    def loss_weights(self, batch: Batch) -> Tensor | None:
+        """(nodes,) 1 / λ, over the scale, which counts make up for; of a user's own batch, its weights."""
+        if not isinstance(batch, TargetBatch):
+            return batch.weights
         inverse_lambda = self._counts.subgraphs / self._often(batch)
         weights = (inverse_lambda / batch.scale).to(self.graph.x.dtype)
         return weights if batch.weights is None else weights * batch.weights

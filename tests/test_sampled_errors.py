@@ -101,3 +101,18 @@ def test_memory_is_that_of_what_is_drawn(monkeypatch):
     with pytest.raises(lmc.ArgumentError, match="VRGCN: training needs"):  # for its histories
         lmc.fit(graph, model, lmc.VRGCN(batch_size=10), epochs=1)
     lmc.fit(graph, model, lmc.NeighborSampling([2, 2], batch_size=10), epochs=1)
+
+
+def test_a_batch_of_all_nodes_is_the_whole_graph_to_graph_saint():
+    graph = lmc.synthetic(nodes=60, features=5, classes=3).to(torch.float64)
+    torch.manual_seed(0)
+    model = lmc.GCN(5, 4, 3, layers=2).double()
+    saint, full = lmc.GraphSAINT("node", batch_size=20, coverage=3), lmc.FullBatch()
+    everything = graph.batch(range(60))
+    for estimator in (saint, full):
+        estimator.bind(model, graph)
+    loss, gradients = saint.estimate(everything)
+    expected_loss, expected = full.estimate(everything)
+    assert loss == pytest.approx(expected_loss, rel=1e-9)
+    for parameter, exact in expected.items():
+        torch.testing.assert_close(gradients[parameter], exact, rtol=1e-9, atol=1e-12)

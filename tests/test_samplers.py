@@ -397,18 +397,3 @@ def test_walks_go_from_neighbour_to_neighbour():
     assert set(path[0].tolist()) == set(range(6))
     for before, after in zip(path[:-1].flatten().tolist(), path[1:].flatten().tolist(), strict=True):
         assert heard[before, after] or (before == after and not heard[before].any())
-
-
-def test_a_batch_of_all_nodes_is_the_whole_graph_to_graph_saint():
-    graph = lmc.synthetic(nodes=60, features=5, classes=3).to(torch.float64)
-    torch.manual_seed(0)
-    model = lmc.GCN(5, 4, 3, layers=2).double()
-    saint, full = lmc.GraphSAINT("node", batch_size=20, coverage=3), lmc.FullBatch()
-    everything = graph.batch(range(60))
-    for estimator in (saint, full):
-        estimator.bind(model, graph)
-    loss, gradients = saint.estimate(everything)
-    expected_loss, expected = full.estimate(everything)
-    assert loss == pytest.approx(expected_loss, rel=1e-9)
-    for parameter, exact in expected.items():
-        torch.testing.assert_close(gradients[parameter], exact, rtol=1e-9, atol=1e-12)

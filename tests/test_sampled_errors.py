@@ -114,5 +114,5 @@ def test_a_batch_of_all_nodes_is_the_whole_graph_to_graph_saint():
     loss, gradients = saint.estimate(everything)
     expected_loss, expected = full.estimate(everything)
     assert loss == pytest.approx(expected_loss, rel=1e-9)
-    for parameter, exact in expected.items():
-        torch.testing.assert_close(gradients[parameter], exact, rtol=1e-9, atol=1e-12)
+    for parameter, wanted in expected.items():
+        torch.testing.assert_close(gradients[parameter], wanted, rtol=1e-9, atol=1e-12)

@@ -94,9 +94,9 @@ def test_a_hub_is_drawn_from_with_the_same_bits_on_any_threads(monkeypatch):
     assert found[0][0].diff().tolist() == [1, 8, *[1] * 40, 8]  # the isolated one, the hub, leaves, the hub
 
 
-@pytest.mark.parametrize(("degree", "most"), [(4, 2), (5, 3), (3, 1)])
+@pytest.mark.parametrize(("degree", "most"), [(4, 2), (5, 3), (3, 1), (6, 5)])
 def test_every_set_of_neighbours_is_equally_likely(degree, most):
-    """Within five deviations of a count."""
+    """Within five deviations of a count; by either way to draw."""
     sources, trials = star(degree).sources, 6000
     nodes = torch.zeros(trials, dtype=torch.int64)
     keys = hashed_random.bits(1, np.arange(trials))

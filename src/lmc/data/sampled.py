@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -27,6 +26,7 @@ class SampledBlock(Batch):
     Attributes:
         heard: (nodes, graph's nodes) from whom each node hears, itself among them if it does; values are how
             many messages each stands for: one over the chance that it was drawn.
+        places: (heard,) the local row of every sender.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
@@ -37,12 +37,13 @@ class SampledBlock(Batch):
     """
 
     heard: CSR = field(kw_only=True)
+    places: Tensor = field(kw_only=True)
 
     @staticmethod
     def of_heard(graph: Graph, nodes: Tensor, heard: CSR) -> SampledBlock:
         """The messages between `nodes` (any,) and those that they hear."""
-        members, _ = kernels.kernels_for().number(nodes, heard.indices)
-        return SampledBlock(graph, nodes, members[len(nodes) :], 1.0, heard=heard)
+        members, places = kernels.kernels_for().number(nodes, heard.indices)
+        return SampledBlock(graph, nodes, members[len(nodes) :], 1.0, heard=heard, places=places)
 
     def on(self, graph: Graph) -> Batch:
         """The same draws on a graph with the same nodes and neighbours, but other edges; kept."""
@@ -92,14 +93,8 @@ class SampledBlock(Batch):
         ends, entry, which = kernels.kernels_for().pick(*given)
         values = None if matrix.values is None else matrix.values[entry]
         assert heard.values is not None
-        local = CSR(ends, self._places[which], values, len(self.members), matrix.stacked)
+        local = CSR(ends, self.places[which], values, len(self.members), matrix.stacked)
         return local, heard.values[which]
-
-    @cached_property
-    def _places(self) -> Tensor:
-        """(heard,) the local number of every sender."""
-        places: Tensor = kernels.kernels_for().number(self.members, self.heard.indices)[1]
-        return places
 
 
 def heard_among(senders: CSR, nodes: Tensor, drawn: Tensor) -> CSR:

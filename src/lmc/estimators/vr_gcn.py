@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from lmc import kernels
-from lmc.data.batch import Batch
 from lmc.data.normalization import Norm, normalize
 from lmc.data.sampled import SampledBlock
 from lmc.estimators.estimator import Kept, Precision
@@ -112,8 +111,7 @@ class VRGCN(NeighborSampling, HistoryEstimator):
         """The step, with blocks that know their histories."""
         controlled = [
             ControlledBlock(
-                *(getattr(block, each.name) for each in fields(Batch)),
-                heard=block.heard,
+                **{each.name: getattr(block, each.name) for each in fields(SampledBlock)},
                 history=self.embeddings.get(place),
                 remembered=self.nodes,
                 writes=not self.is_frozen,

@@ -17,6 +17,9 @@ from lmc.kernels import parallel
 from lmc.kernels.compilation import loop
 from lmc.kernels.fast_batches import _slot, _table
 
+SCANNED = 4
+"""Where as many times a node's neighbours are fewer than the square of those to draw, each is looked at."""
+
 
 @loop
 def _mixed(key: Any, place: Any) -> Any:
@@ -43,15 +46,35 @@ def _draw(
         first, place = indptr[nodes[i]], offsets[i]
         degree, wanted = indptr[nodes[i] + 1] - first, offsets[i + 1] - offsets[i] - 1
         columns[place], factors[place] = nodes[i], 1.0
-        left = wanted
-        for e in range(degree):
-            if left == 0:
-                break
-            # Each of those that remain is as likely as the others to be among those still wanted.
-            if _mixed(keys[i], e) % np.uint64(degree - e) < np.uint64(left):
+        for w in range(place + 1, place + 1 + wanted):
+            factors[w] = degree / wanted
+        if wanted * wanted > SCANNED * degree:
+            left = wanted
+            for e in range(degree):
+                if left == 0:
+                    break
+                # Each of those that remain is as likely as the others to be among those still wanted.
+                if _mixed(keys[i], e) % np.uint64(degree - e) < np.uint64(left):
+                    place += 1
+                    columns[place] = indices[first + e]
+                    left -= 1
+        else:
+            # Floyd's: of the first `last + 1` neighbours one more, the last where that one is in already.
+            begin = place + 1
+            for last in range(degree - wanted, degree):
+                chosen = np.int64(_mixed(keys[i], last) % np.uint64(last + 1))
+                at = begin
+                while at <= place and columns[at] < chosen:
+                    at += 1
                 place += 1
-                columns[place], factors[place] = indices[first + e], degree / wanted
-                left -= 1
+                if at < place and columns[at] == chosen:
+                    columns[place] = last  # above all that are in
+                else:
+                    for w in range(place, at, -1):
+                        columns[w] = columns[w - 1]
+                    columns[at] = chosen
+            for w in range(begin, place + 1):
+                columns[w] = indices[first + columns[w]]
 
 
 def draw(
@@ -125,22 +148,22 @@ def _pick(
     stacked: Any,
     offsets: Any,
     columns: Any,
-    ends: Any,
+    starts: Any,
+    counts: Any,
     entry: Any,
     which: Any,
 ) -> None:
-    """Count what is there into `ends`, or, where `entry` has room for it, find it."""
+    """Count what is there; find it as well, as far as there is room before the next row starts."""
     for i in range(start, stop):
         count, high = 0, indptr[rows[i] + 1]
         for w in range(offsets[i // stacked], offsets[i // stacked + 1]):
             low = _first(indices, indptr[rows[i]], high, columns[w])
             while low < high and indices[low] == columns[w]:
-                if len(entry):
-                    entry[ends[i] + count], which[ends[i] + count] = low, w
+                if starts[i] + count < starts[i + 1]:
+                    entry[starts[i] + count], which[starts[i] + count] = low, w
                 count += 1
                 low += 1
-        if not len(entry):
-            ends[i + 1] = count
+        counts[i] = count
 
 
 def pick(
@@ -160,16 +183,14 @@ def pick(
         (rows + 1,) where the entries of each row begin; (entries,) their places in the matrix; (entries,)
         their places in `columns`.
     """
-    ends = torch.zeros(len(rows) + 1, dtype=torch.int64)
     arrays = (indptr.numpy(), indices.numpy(), rows.numpy(), stacked, offsets.numpy(), columns.numpy())
-    nothing = np.empty(0, np.int64)
-    work = len(columns) * stacked
-    parallel.over(len(rows), work, _pick, *arrays, ends.numpy(), nothing, nothing)
-    ends = ends.cumsum(0)
-    entry, which = (
-        torch.empty(int(ends[-1]), dtype=torch.int64),
-        torch.empty(int(ends[-1]), dtype=torch.int64),
-    )
-    if len(entry):
-        parallel.over(len(rows), work, _pick, *arrays, ends.numpy(), entry.numpy(), which.numpy())
-    return ends, entry, which
+    # Mostly every column that is wanted is there once.
+    ends = offsets if stacked == 1 else torch.zeros(len(rows) + 1, dtype=torch.int64)
+    while True:
+        counts = torch.zeros(len(rows), dtype=torch.int64)
+        entry, which = torch.empty(2, int(ends[-1]), dtype=torch.int64)
+        found = (ends.numpy(), counts.numpy(), entry.numpy(), which.numpy())
+        parallel.over(len(rows), len(columns) * stacked, _pick, *arrays, *found)
+        if torch.equal(counts, ends.diff()):
+            return ends, entry, which
+        ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from lmc import hashed_random
 
+SCANNED = 4
+"""Where as many times a node's neighbours are fewer than the square of those to draw, each is looked at."""
+
 
 def draw(
     indptr: Tensor, indices: Tensor, nodes: Tensor, keys: NDArray[np.uint64], most: int
@@ -19,15 +22,20 @@ def draw(
         neighbours = indices[indptr[node] : indptr[node + 1]].tolist()
         degree = len(neighbours)
         wanted = degree if most < 0 else min(degree, most)
-        columns.append(node)
-        factors.append(1.0)
-        left, bits = wanted, hashed_random.continued(key, np.arange(degree)).tolist()
-        for place, column in enumerate(neighbours):
-            # Each of those that remain is as likely as the others to be among those still wanted.
-            if bits[place] % (degree - place) < left:
-                columns.append(column)
-                factors.append(degree / wanted)
-                left -= 1
+        bits = hashed_random.continued(key, np.arange(degree)).tolist()
+        chosen = list[int]()
+        if wanted * wanted > SCANNED * degree:
+            for place in range(degree):
+                # Each of those that remain is as likely as the others to be among those still wanted.
+                if bits[place] % (degree - place) < wanted - len(chosen):
+                    chosen.append(place)
+        else:
+            # Floyd's: of the first `last + 1` neighbours one more, the last where that one is in already.
+            for last in range(degree - wanted, degree):
+                place = bits[last] % (last + 1)
+                chosen.append(last if place in chosen else place)
+        columns += [node, *(neighbours[place] for place in sorted(chosen))]
+        factors += [1.0, *[degree / wanted] * wanted] if wanted else [1.0]
         offsets.append(len(columns))
     found = torch.tensor(columns, dtype=torch.int64), torch.tensor(factors, dtype=torch.float64)
     return torch.tensor(offsets, dtype=torch.int64), *found

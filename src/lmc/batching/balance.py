@@ -21,8 +21,8 @@ Balance = Literal["labels", "gradients", "none"]
 
 SWEEPS, TRIES = 6, 32
 """How often every cluster is offered a change, and with how many others at a time."""
-WORK = 1 << 22
-"""Numbers that are read at most: some milliseconds, also where there are very many clusters."""
+WORK = 1 << 23
+"""Numbers that are read at most: ten milliseconds or so, also where there are very many clusters."""
 HELD = 2
 """One in so many groups has clusters that stay together where chance has put them."""
 HELD_PART = 8
@@ -63,6 +63,16 @@ def _counted_targets(y: Tensor) -> Tensor:
     eighth = (y[None] > bounds[:, None]).sum(0)  # (nodes, columns)
     away = (y - y.mean(0)) / y.std(0, correction=0).clamp_min(torch.finfo(torch.float64).tiny)
     return torch.cat([torch.nn.functional.one_hot(eighth, QUANTILES).flatten(1), away], dim=1)
+
+
+def together(*described: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(clusters, any) several descriptions side by side, each of the same total variance.
+
+    >>> together(np.array([[3.0], [1.0]]), np.array([[0.0], [8.0]])).round(2).tolist()
+    [[0.71, -0.71], [-0.71, 0.71]]
+    """
+    centred = [each - each.mean(0) for each in described]
+    return np.hstack([each / max(np.linalg.norm(each), np.finfo(np.float64).tiny) for each in centred])
 
 
 def balanced(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks, hashed_random
-from lmc.batching.balance import Balance, balanced, label_counts
+from lmc.batching.balance import Balance, balanced, label_counts, together
 from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches, too_many
 from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.partition import PartitionMethod, partition
@@ -190,10 +190,11 @@ class ClusterSampler:
         """Clusters that meet in the batches of an epoch, a batch each."""
         count, size = len(self._members), self.parts_per_batch
         order = hashed_random.permutation(count, self._seed, _GROUPS, number)
-        described = None if self.descriptors is None else self.descriptors.before(number)
-        if described is None:
-            described = self._described
+        described = self._described
         if described is not None:
+            seen = None if self.descriptors is None else self.descriptors.before(number)
+            if seen is not None:
+                described = together(seen, described)
             order = balanced(order, size, described, self._seed, _OFFERS, number)
             # Changes begin with the first group; which one comes first is left to chance again.
             whole = order[: count // size * size].reshape(-1, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inspect import Parameter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,13 @@ from lmc.runs.sections import Settings, check_objects, check_section, defaults
 
 WIDTH = 64
 """Of the hidden layers, where nothing is said."""
+
+
+class Widths(NamedTuple):
+    """In the place of a graph, for a model that reads no more of it."""
+
+    num_features: int
+    num_classes: int
 
 
 def build_model(name: str, graph: Graph, **options: Any) -> Model:
@@ -106,7 +113,12 @@ def module_of(
     """What has the weights, by the names that they have in files: a model of ours, or one of PyG."""
     options = dict(settings)
     kind = model_kind(options.pop("name"))
-    from_graph = {"in_features": in_features, "out_features": out_features, "degrees": degrees}
+    from_graph: dict[str, Any] = {
+        "in_features": in_features,
+        "out_features": out_features,
+        "degrees": degrees,
+        "graph": Widths(in_features, out_features),
+    }
     try:
         return kind.build(from_graph, options)
     except RuntimeError as error:  # of torch, for widths whose weights no memory holds

@@ -36,7 +36,7 @@ class Method:
         in_paper: as the paper's tables write it; None where they do not have it.
         trains: whether it is a way to train; if not, it is a reference to measure others by.
         clusters: whether its batches are groups of clusters.
-        any_model: whether it takes every model; if not, only some, such as those whose layers add messages up.
+        any_model: whether it takes every model, whatever its layers do with messages.
         model: the only model that settings train by it; None where they may name another.
     """
 

@@ -260,6 +260,7 @@ MISTAKES = [
     (lambda graph: lmc.SIGN(graph, norm="bach"), "norm='bach': must be one of none, batch, layer"),
     (lambda graph: lmc.SIGN(graph, dropout=1), "dropout=1: must be in"),
     (lambda graph: lmc.SIGN(lmc.Graph([[0], [1]], torch.ones(2, 5))), "graph: has no labels"),
+    (lambda graph: lmc.SIGN(graph.to_pyg()), "graph: Data is not an lmc.Graph; lmc.Graph.from_pyg"),
     (lambda graph: lmc.Precomputed(batch_size=0), "batch_size=0: must be 1 or more"),
     (
         lambda graph: lmc.fit(graph, lmc.GCN(5, 6, 3).double(), lmc.Precomputed(), epochs=1),

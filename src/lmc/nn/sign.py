@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from lmc import checks
+from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
 from lmc.errors import ArgumentError
@@ -19,16 +20,11 @@ from lmc.nn.recipe import Recipe
 from lmc.nn.rows import Rows
 
 
-class HasWidths(Protocol):
-    """What the model takes from a graph."""
+class Widths(NamedTuple):
+    """All that a model reads of a graph when it is made, in the place of the graph."""
 
-    @property
-    def num_features(self) -> int:
-        """Width of the features."""
-
-    @property
-    def num_classes(self) -> int:
-        """Width of a prediction."""
+    num_features: int
+    num_classes: int
 
 
 class PowerLayer(LinearLayer):
@@ -94,7 +90,7 @@ class SIGN(Model):
 
     def __init__(
         self,
-        graph: HasWidths,
+        graph: Graph | Widths,
         hops: int = 3,
         hidden: int = 64,
         layers: int = 2,
@@ -106,6 +102,8 @@ class SIGN(Model):
         hidden = checks.whole_number("hidden", hidden, 1)
         layers = checks.whole_number("layers", layers, 1, MOST_LAYERS)
         norm = norm or "none"
+        if not isinstance(graph, Widths):
+            check_graph(graph)
         if graph.num_classes == 0:
             raise ArgumentError("graph: has no labels, so the width of a prediction is not known")
         width = (hops + 1) * hidden

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +16,12 @@ from lmc.files import one_line
 from lmc.nn.from_pyg import from_pyg
 from lmc.nn.model import Model
 from lmc.nn.recipe import Recipe, is_text
+from lmc.nn.sign import Widths
 from lmc.runs.registry import OwnKind, allow_own_model, is_own, model_kind
 from lmc.runs.sections import Settings, check_objects, check_section, defaults
 
 WIDTH = 64
 """Of the hidden layers, where nothing is said."""
-
-
-class Widths(NamedTuple):
-    """In the place of a graph, for a model that reads no more of it."""
-
-    num_features: int
-    num_classes: int
 
 
 def build_model(name: str, graph: Graph, **options: Any) -> Model:

@@ -65,6 +65,11 @@ def gcnii(depth, seed=0, dtype=torch.float64, **options):
     return perturbed(lmc.GCNII(5, 6, 3, layers=depth, **options).to(dtype))
 
 
+def sign(hops, seed=0, dtype=torch.float64, **options):
+    torch.manual_seed(seed)
+    return perturbed(lmc.SIGN(graph_of("undirected"), hops, 6, **options).to(dtype))
+
+
 def perturbed(model):
     """Biases and norm scales away from zero and one, so that an error in them shows."""
     with torch.no_grad():

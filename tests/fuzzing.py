@@ -94,7 +94,7 @@ def models(draw, graph):
     hidden, layers = draw(st.integers(1, 5)), draw(st.integers(1, 3))
     norm = draw(st.sampled_from([None, "batch", "layer"]))
     dropout = draw(st.sampled_from([0.0, 0.5]))
-    kind = draw(st.sampled_from(["gcn", "gcnii", "sage", "gat"]))
+    kind = draw(st.sampled_from(["gcn", "gcnii", "sign", "sage", "gat"]))
     sizes = graph.num_features, hidden, graph.num_classes
     torch.manual_seed(draw(st.integers(0, 99)))
     if kind == "gcn":
@@ -102,6 +102,8 @@ def models(draw, graph):
         return lmc.GCN(*sizes, layers=layers, norm=norm, dropout=dropout, **linear).to(graph.x.dtype)
     if kind == "gcnii":
         return lmc.GCNII(*sizes, layers=layers, norm=norm, dropout=dropout).to(graph.x.dtype)
+    if kind == "sign":
+        return lmc.SIGN(graph, layers, hidden, norm=norm, dropout=dropout).to(graph.x.dtype)
     module = (GraphSAGE if kind == "sage" else GAT)(
         graph.num_features, hidden, layers, graph.num_classes, dropout=dropout
     )
@@ -128,6 +130,7 @@ METHOD_OPTIONS = {
     },
     "fastgcn": {"sizes": st.sampled_from([None, [1], [9]]), "batch_size": st.integers(1, 9)},
     "ladies": {"sizes": st.sampled_from([None, [1], [9]]), "batch_size": st.integers(1, 9)},
+    "sign": {"batch_size": st.integers(1, 9)},
     "saint": {
         "sampler": st.sampled_from(["node", "edge", "walk"]),
         "batch_size": st.integers(1, 9),
@@ -138,6 +141,7 @@ ALL_HEARD = {"fanouts": st.just([-1])}
 EXACT_ON_EVERYTHING = {name: {} for name in METHODS if METHODS[name].clusters or name == "gd"} | {
     "sage": ALL_HEARD,
     "vrgcn": ALL_HEARD,
+    "sign": {},
 }
 
 

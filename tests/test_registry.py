@@ -21,7 +21,7 @@ def test_every_estimator_and_model_has_a_name():
     estimators = {kind for kind in public if isinstance(kind, type) and issubclass(kind, lmc.Estimator)}
     assert classes == estimators - {lmc.Estimator}
     ours = {kind.load() for kind in MODELS.values()} & public
-    assert ours == {lmc.GCN, lmc.GCNII}
+    assert ours == {lmc.GCN, lmc.GCNII, lmc.SIGN}
 
 
 def test_every_model_of_pyg_has_a_name_and_knows_it():

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from lmc.estimators.layer_sampling import LADIES, FastGCN
     from lmc.estimators.lmc import LMC
     from lmc.estimators.neighbor_sampling import NeighborSampling
+    from lmc.estimators.precomputed import Precomputed
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
     from lmc.nn.gcn import GCN
     from lmc.nn.gcnii import GCNII
     from lmc.nn.gnn import GNN
     from lmc.nn.inference import predict
+    from lmc.nn.sign import SIGN
     from lmc.runs.fit import fit
     from lmc.runs.loaded_run import Run, load_run
     from lmc.runs.models import build_model
@@ -56,6 +58,7 @@ _MODULE_OF = {
     "GNN": "lmc.nn.gnn",
     "LADIES": "lmc.estimators.layer_sampling",
     "LMC": "lmc.estimators.lmc",
+    "SIGN": "lmc.nn.sign",
     "VRGCN": "lmc.estimators.vr_gcn",
     "ArgumentError": "lmc.errors",
     "BackwardSGD": "lmc.estimators.backward_sgd",
@@ -73,6 +76,7 @@ _MODULE_OF = {
     "GraphSAINT": "lmc.estimators.graph_saint",
     "LMCError": "lmc.errors",
     "NeighborSampling": "lmc.estimators.neighbor_sampling",
+    "Precomputed": "lmc.estimators.precomputed",
     "Record": "lmc.training.records",
     "Reserved": "lmc.batching.reserved",
     "Result": "lmc.training.records",
@@ -106,6 +110,7 @@ __all__ = [
     "GNN",
     "LADIES",
     "LMC",
+    "SIGN",
     "VRGCN",
     "ArgumentError",
     "BackwardSGD",
@@ -123,6 +128,7 @@ __all__ = [
     "GraphSAINT",
     "LMCError",
     "NeighborSampling",
+    "Precomputed",
     "Record",
     "Reserved",
     "Result",

@@ -18,6 +18,7 @@ import lmc
 from lmc.batching.samplers import BatchOptions, ever_outside
 from lmc.data.normalization import normalize_transposed, propagated
 from lmc.nn.inference import evaluating
+from lmc.nn.model import Model
 from lmc.sparse import CSR
 from lmc.training.metrics import evaluate
 
@@ -79,6 +80,11 @@ def _load_kernels() -> None:
 def gcn(graph: lmc.Graph) -> lmc.GCN:
     """The GCN of the benchmark."""
     return lmc.GCN(graph.num_features, HIDDEN, graph.num_classes, layers=3, dropout=0.5, norm="batch")
+
+
+def brought(name: str, graph: lmc.Graph) -> Model:
+    """A model by its name, as wide and deep as the GCN of the benchmark."""
+    return lmc.build_model(name, graph, hidden=HIDDEN, layers=3, dropout=0.5, norm="batch")
 
 
 def wrapped_gcn(graph: lmc.Graph) -> lmc.GNN:

@@ -28,6 +28,15 @@ COARSE, MIDDLE, SINGLE = rows.COARSE, BatchOptions(80, 10), BatchOptions(80, 1)
 FINE = BatchOptions(1280, 80)
 
 ALPHA_0 = lmc.LMC(alpha=0)
+
+
+def _by_name(name: str, **options: Any) -> Make:
+    """A method with its default options, and the model that it brings; else the GCN of the benchmark."""
+    method = METHODS[name]
+    model = None if method.model is None else partial(rows.brought, method.model)
+    return partial(rows.own, estimator=method.load()(), make_model=model, **options)
+
+
 QUICK: dict[str, Make] = {
     tables.PYG: rows.pyg,
     tables.FULL_BATCH: partial(rows.own, estimator=lmc.FullBatch()),
@@ -49,7 +58,7 @@ EPOCHS: dict[str, Make] = QUICK | {
         f"{METHODS[name].title} 80/40": partial(rows.own, estimator=METHODS[name].load()(), batches=COARSE)
         for name in ON_CLUSTERS
     },
-    **{METHODS[name].title: partial(rows.own, estimator=METHODS[name].load()()) for name in ON_OWN_BATCHES},
+    **{METHODS[name].title: _by_name(name) for name in ON_OWN_BATCHES},
     "preparation": rows.preparation,
 }
 GCNII: dict[str, Make] = {
@@ -71,10 +80,7 @@ ACCURACY: dict[str, tuple[Make, int]] = {  # and the epochs
         f"{METHODS[name].title} 1280/80, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
         for name in ON_CLUSTERS
     },
-    **{
-        f"{METHODS[name].title}, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
-        for name in ON_OWN_BATCHES
-    },
+    **{f"{METHODS[name].title}, cosine": (_by_name(name, decay_over=20), 20) for name in ON_OWN_BATCHES},
 }
 
 

@@ -103,7 +103,7 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
 def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     """The settings of each method's run; a method is given those of the settings that it has."""
     from lmc import checks
-    from lmc.runs.config import Config, merged, understood
+    from lmc.runs.config import Config, for_method, understood
 
     for key, value in tree.get("method", {}).items():
         if key != "name" and not any(
@@ -114,8 +114,7 @@ def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     for method in methods:
         checks.one_of("--methods", method, METHODS)
         own = understood(method, tree.get("method", {}))
-        rest = {name: section for name, section in tree.items() if name != "method"}
-        config = Config.of(merged(rest, {"method": {**own, "name": method}}))
+        config = Config.of(for_method(tree, {**own, "name": method}))
         config.check_values()
         configs[method] = config
     return configs

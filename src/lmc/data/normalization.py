@@ -92,15 +92,33 @@ def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
     return _once(graph, norm, "transposed", lambda: normalize(graph, norm).transpose())
 
 
-def propagated(graph: Graph, norm: Norm = "gcn") -> Tensor:
-    """(nodes, features) A X: what the first layer receives, if nothing comes before it; computed once."""
-    x = graph.x
-    return _once(graph, norm, "propagated", lambda: normalize(graph, norm).times(x, x[:0]))
+def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
+    """(nodes, features) Aᴷ X, of K hops; each power is computed once.
+
+    A X is what the first layer receives, if nothing comes before it.
+
+    >>> import lmc
+    >>> path = lmc.Graph([[0, 1], [1, 2]], torch.tensor([[1.0], [0.0], [0.0]]))
+    >>> propagated(path, "sum", hops=2).flatten().tolist()
+    [0.0, 0.0, 1.0]
+    """
+    if hops == 0:
+        return graph.x
+
+    def compute() -> Tensor:
+        lower = propagated(graph, norm, hops - 1)
+        return normalize(graph, norm).times(lower, lower[:0])
+
+    return _once(graph, norm, _power(hops), compute)
 
 
 def known_sums(graph: Graph, norm: Norm = "gcn") -> Tensor | None:
     """(nodes, features) A X, where it was computed already."""
-    return _cache.get(graph, {}).get((str(norm), "propagated"))
+    return _cache.get(graph, {}).get((str(norm), _power(1)))
+
+
+def _power(hops: int) -> str:
+    return f"propagated {hops}"
 
 
 def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> Kept:

@@ -26,13 +26,25 @@ Address = tuple[int, ...]
 """What draws depend on: (seed, epoch, step), or (seed, step) for a batch of a user's own."""
 
 
-class SampledEstimator(Estimator):
+class TargetEstimator(Estimator):
+    """An estimator whose batches are groups of training nodes."""
+
+    batch_size: int
+
+    def check_batches(self, options: BatchOptions) -> None:
+        """It needs no clusters."""
+
+    def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
+        """Groups of training nodes."""
+        return TargetSampler(graph, self.batch_size, options.seed)
+
+
+class SampledEstimator(TargetEstimator):
     """An estimator that draws messages for each step anew: blocks, in the background where there is one.
 
     A subclass says what is drawn: `draw`.
     """
 
-    batch_size: int
     _ahead: WeakKeyDictionary[Batch, Sequence[SampledBlock]]
 
     @abstractmethod
@@ -46,13 +58,6 @@ class SampledEstimator(Estimator):
     @abstractmethod
     def expected_sizes(self, graph: Graph, model: Model) -> list[LayerSizes]:
         """What a step has in each layer, the last layer first, at nodes of the mean degree."""
-
-    def check_batches(self, options: BatchOptions) -> None:
-        """It needs no clusters."""
-
-    def make_sampler(self, graph: Graph, options: BatchOptions) -> Sampler:
-        """Groups of training nodes."""
-        return TargetSampler(graph, self.batch_size, options.seed)
 
     def reset(self) -> None:
         """Forget what was drawn ahead."""

@@ -224,9 +224,13 @@ class Step:
         losses = self.losses(*(message.value for message in messages if message), forward.z)
         ones = torch.ones_like(losses.value)
         *from_head, v = gradients.vjp(losses, ones, self.model.head.parameters(), *losses.inputs)
+        return self.weighted_sum(losses), Direct(places, from_head), v
+
+    def weighted_sum(self, losses: Computed) -> float:
+        """The sum of the batch's losses, each times the weight of its node."""
         weights, labelled = self.batch.weights, self.batch.train_mask[: self.batch.num_nodes]
         weighted = losses.value if weights is None else weights * losses.value
-        return float(total(weighted[labelled])), Direct(places, from_head), v
+        return float(total(weighted[labelled]))
 
     def _halo_losses(self, forward: Forward) -> tuple[Direct, Tensor]:
         """Derivatives of the halo's own losses: (halo, width) at messages that the head reads, and V̂ᴸ."""

@@ -36,7 +36,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: A
     more, in pieces that fit wherever a step has left room. A layer that reads messages beside their sums
     (GraphSAGE, a residual) or cannot add them up (attention) has two matrices; a model whose layers read its
     input (GCNII) or that of their convolution (APPNP) has one more, and one whose head jumps to every
-    convolution has them all.
+    convolution has them all. `lmc.SIGN` keeps the powers of the graph, for as long as the graph lives.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
@@ -159,6 +159,9 @@ class _Inference:
     def run(self) -> Tensor:
         """(nodes, out) predictions."""
         model, nothing = self.model, self.graph.x[:, :0]
+        if (parts := model.precomputed(self.graph)) is not None:
+            z = _Matrix(parts)
+            return self._by_rows(lambda part, rows: model.read([z[part]], rows)).whole
         sent: list[Tensor] = []  # into every layer so far; nothing where it is not read again
 
         def read(z: Tensor, part: slice, rows: Rows) -> Tensor:

@@ -246,6 +246,13 @@ class Model(nn.Module):
         """(rows, any width) what every layer reads of z⁰, node by node, without parameters; or nothing."""
         return encoded[:, :0]
 
+    def precomputed(self, graph: Graph) -> list[Tensor] | None:
+        """(nodes, any width) each: side by side they are zᴸ, where nothing before the head is trained.
+
+        It is computed once for a graph. None where layers have something to train.
+        """
+        return None
+
     @property
     def parameters_before_first(self) -> list[nn.Parameter]:
         """Those that derivatives reach through the first aggregation: the encoder's, the first message's."""

@@ -20,7 +20,7 @@ from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
 from lmc.runs import registry
-from lmc.runs.config import Config, merged
+from lmc.runs.config import Config, for_method, merged
 from lmc.runs.mean_of_runs import MeanOfRuns
 from lmc.runs.presets import PRESETS
 from lmc.training.callbacks import Callback
@@ -106,7 +106,7 @@ def settings_of(model: str, data: str) -> Tree:
 
 def with_method(settings: Tree, method: dict[str, Any]) -> Tree:
     """The same settings for another method."""
-    return {**settings, "method": method}
+    return for_method(settings, method)
 
 
 def with_chosen_batches(settings: Tree) -> Tree:

@@ -63,6 +63,7 @@ class Config:
         """From a tree of sections; where one is missing, there are defaults."""
         Config.check_sections(tree)
         sections = {name: dict(tree.get(name) or {}) for name in SECTIONS}
+        sections["model"] = {**model_brought_by(sections["method"].get("name")), **sections["model"]}
         for name in ("data", "model", "method"):
             sections[name] = sections[name] or dict(DEFAULTS[name])
             sections[name].setdefault("name", DEFAULTS[name]["name"])
@@ -102,8 +103,11 @@ class Config:
         check_section("data", self.data, load, [name for name in _parameters(load) if name != "name_or_path"])
         models.check_model(self.model)
         check_objects("method", self.method)
-        method = METHODS[checks.one_of("method.name", self.method["name"], METHODS)].load()
-        check_section("method", self.method, method, _parameters(method))
+        method = METHODS[checks.one_of("method.name", self.method["name"], METHODS)]
+        check_section("method", self.method, method.load(), _parameters(method.load()))
+        if method.model not in (None, self.model["name"]):
+            rule = f"the method {self.method['name']} trains the model {method.model} alone"
+            raise ArgumentError(f"model.name={self.model['name']!r}: {rule}; leave the model out, or name it")
         training = [name for name in _parameters(TrainingOptions) if name not in _OBJECTS]
         check_section("training", self.training, TrainingOptions, training)
 
@@ -187,6 +191,22 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
                 kept = {key: value for key, value in kept.items() if key not in _OF_A_NUMBER_ALPHA}
             result[name] = {**kept, **section}
     return result
+
+
+def for_method(tree: Mapping[str, Any], method: Settings) -> dict[str, Any]:
+    """The same settings for another method, and for the model that it brings, if it brings one.
+
+    >>> for_method({"model": {"name": "gcn", "hidden": 8, "residual": True}}, {"name": "sign"})
+    {'model': {'hidden': 8, 'name': 'sign'}, 'method': {'name': 'sign'}}
+    """
+    rest = {name: section for name, section in tree.items() if name != "method"}
+    return merged(rest, {"model": model_brought_by(method["name"])}, {"method": method})
+
+
+def model_brought_by(method: object) -> Settings:
+    """The name of the only model that a method trains; nothing where it takes others, or is not known."""
+    known = METHODS.get(method) if isinstance(method, str) else None
+    return {} if known is None or known.model is None else {"name": known.model}
 
 
 _OF_A_NUMBER_ALPHA = ("score", "backward_score", "mix")

@@ -16,6 +16,7 @@ from lmc.files import one_line
 from lmc.nn.from_pyg import from_pyg
 from lmc.nn.model import Model
 from lmc.nn.recipe import Recipe, is_text
+from lmc.nn.sign import Widths
 from lmc.runs.registry import OwnKind, allow_own_model, is_own, model_kind
 from lmc.runs.sections import Settings, check_objects, check_section, defaults
 
@@ -106,7 +107,12 @@ def module_of(
     """What has the weights, by the names that they have in files: a model of ours, or one of PyG."""
     options = dict(settings)
     kind = model_kind(options.pop("name"))
-    from_graph = {"in_features": in_features, "out_features": out_features, "degrees": degrees}
+    from_graph: dict[str, Any] = {
+        "in_features": in_features,
+        "out_features": out_features,
+        "degrees": degrees,
+        "graph": Widths(in_features, out_features),
+    }
     try:
         return kind.build(from_graph, options)
     except RuntimeError as error:  # of torch, for widths whose weights no memory holds

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from lmc.estimators.estimator import Estimator
 
-FROM_GRAPH = ("in_features", "out_features", "degrees")
+FROM_GRAPH = ("in_features", "out_features", "degrees", "graph")
 """What a model takes from the graph, and settings do not say."""
 
 
@@ -36,7 +36,8 @@ class Method:
         in_paper: as the paper's tables write it; None where they do not have it.
         trains: whether it is a way to train; if not, it is a reference to measure others by.
         clusters: whether its batches are groups of clusters.
-        any_model: whether it takes every model; if not, only those whose layers add messages up.
+        any_model: whether it takes every model, whatever its layers do with messages.
+        model: the only model that settings train by it; None where they may name another.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Method:
     trains: bool = True
     clusters: bool = True
     any_model: bool = True
+    model: str | None = None
 
     def load(self) -> Callable[..., Estimator]:
         """The class of the estimator."""
@@ -164,11 +166,20 @@ METHODS: dict[str, Method] = {
         "lmc.estimators.layer_sampling:LADIES", "LADIES", "LADIES", clusters=False, any_model=False
     ),
     "saint": Method("lmc.estimators.graph_saint:GraphSAINT", "GraphSAINT", "GraphSAINT", clusters=False),
+    "sign": Method(
+        "lmc.estimators.precomputed:Precomputed",
+        "SIGN",
+        "SIGN",
+        clusters=False,
+        any_model=False,
+        model="sign",
+    ),
 }
 
 MODELS: dict[str, ModelKind] = {
     "gcn": ModelKind("lmc.nn.gcn:GCN", "GCN", in_paper=True),
     "gcnii": ModelKind("lmc.nn.gcnii:GCNII", "GCNII", in_paper=True),
+    "sign": ModelKind("lmc.nn.sign:SIGN", "SIGN"),
     "sage": PygKind("lmc.nn.pyg_options:GraphSAGEOptions", "GraphSAGE"),
     "gat": PygKind("lmc.nn.pyg_options:GATOptions", "GAT"),
     "gatv2": PygKind("lmc.nn.pyg_options:GATv2Options", "GATv2"),

@@ -15,8 +15,8 @@ Item = TypeVar("Item")
 def prefetch(items: Iterable[Item], prepare: Callable[[Item], object] | None = None) -> Iterator[Item]:
     """The same items, the next one made in a background thread while the current one is used.
 
-    The first, which nothing is used beside, is made by the thread that asks for it: it compiles kernels, and a
-    busy machine leaves hardly any time to a thread that steps aside.
+    The first is made by the thread that asks for it, which has to wait anyway: it may have to compile
+    kernels, and a busy machine leaves hardly any time to a thread that steps aside.
 
     Args:
         items: such as `lmc.batches(...)`.

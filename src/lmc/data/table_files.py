@@ -114,7 +114,7 @@ class Table:
         from pyarrow import compute
 
         column = self.column(name)
-        if is_text(column.type):
+        if self.is_csv and is_text(column.type):
             missing = compute.is_in(column, pyarrow.array(_NO_ID, pyarrow.large_string()))
             column = _null_where(missing, column)
         self._require_all(name, column, "every row needs an id")

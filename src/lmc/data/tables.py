@@ -165,22 +165,23 @@ class _Ids:
         """Refuse ids in the place of names; where only one of two is an id, warn."""
         if not table.is_csv or any(name.lower() in _NAMES for name in table.names):
             return
-        read = [name for name in table.id_names if writes_number(name) or self._is_id(name)]
-        if read:
+        ids = [name for name in table.id_names if writes_number(name) or self._is_id(name)]
+        if ids:
+            first = ",".join(table.names[:_SHOWN])
             wanted = "source,target" if len(table.id_names) == 2 else "id,..."
-            what = f"its first line, {','.join(table.names[:_SHOWN])}, is taken as names of columns"
-            line = f"{table.file}: {what}, and {read[-1]!r} is an id: put a line {wanted} above it, or in its place"
-            if len(read) == len(table.id_names):
+            line = (
+                f"{table.file}: its first line, {first}, is taken as names of columns, and {ids[0]!r} is an"
+                f" id: put a line {wanted} above it, or in its place"
+            )
+            if len(ids) == len(table.id_names):
                 raise DatasetError(line)
             warnings.warn(line, stacklevel=4)
 
     def _is_id(self, name: str) -> bool:
         from pyarrow import compute
 
-        return any(
-            compute.any(compute.equal(column.cast("large_string"), name)).as_py()
-            for column in self._columns.values()
-        )
+        columns = (column.cast("large_string") for column in self._columns.values())
+        return any(compute.any(compute.equal(column, name)).as_py() for column in columns)
 
     def _say_new(self, table: Table, column: Any, ends: Any) -> None:
         """Warn of ids that no edge has."""
@@ -282,7 +283,7 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
         if task in ("regression", "multilabel"):
             raise table.wrong(names[0], f"{first_text(columns[0])}: {task} wants numbers")
         values, class_names = classes_of_text(columns[0].to_pylist())
-    elif len(columns) == 1 and not types.is_floating(columns[0].type):
+    elif len(columns) == 1 and not types.is_floating(columns[0].type) and task != "regression":
         values = table.cast(names[0], columns[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
         if task in (None, "multiclass"):
             values, class_names = _without_gaps(table, names[0], values)

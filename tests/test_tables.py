@@ -16,7 +16,7 @@ from commands import called, complaints, fails, run
 NAMES = st.one_of(
     st.lists(st.integers(-50, 10**12), min_size=1, max_size=8, unique=True),
     st.lists(
-        st.text("abÄ ,\"'0", min_size=1, max_size=4).map(lambda text: f"n{text}"), min_size=1, unique=True
+        st.text("abÄ ,\"'0", min_size=1, max_size=4).map(lambda text: f"n{text}z"), min_size=1, unique=True
     ),
 )
 

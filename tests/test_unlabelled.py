@@ -53,7 +53,7 @@ def test_edges_alone_are_a_graph():
 
 
 @pytest.mark.parametrize(
-    "changed", [{}, {"y": [0, 1, 0, 1]}, {"y": [-1, 1, 0, 0], "train_mask": [True] + [False] * 3}]
+    "changed", [{"y": [0, 1, 0, 1]}, {"y": [-1, 1, 0, 0], "train_mask": [True] + [False] * 3}]
 )
 def test_training_needs_a_labelled_node(changed, tmp_path):
     graph, model = bare(**changed), lmc.GCN(4, 2, 2)
@@ -65,6 +65,20 @@ def test_training_needs_a_labelled_node(changed, tmp_path):
     graph.save(tmp_path / "g")
     line = fails(1, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
     assert line.startswith(f"lmc: {rule}; where y has labels, lmc.Graph.from_pyg(RandomNodeSplit(")
+    assert called("inspect", tmp_path / "g").returncode == 0
+
+
+@pytest.mark.parametrize("changed", [{}, {"y": [-1] * 4}, {"y": [-1] * 4, "train_mask": [True] * 4}])
+def test_training_needs_labels_and_says_that_there_are_none(changed, tmp_path):
+    graph = bare(**changed)
+    rule = (
+        "the graph has no labels: y has none for 4 nodes, and training needs some; predicting works without"
+    )
+    with pytest.raises(lmc.GraphError, match=rule):
+        lmc.fit(graph, lmc.GCN(4, 2, 2), lmc.FullBatch(), epochs=1)
+    graph.save(tmp_path / "g")
+    line = fails(1, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
+    assert line == f"lmc: {rule}"
     assert called("inspect", tmp_path / "g").returncode == 0
 
 

@@ -15,6 +15,9 @@ Item = TypeVar("Item")
 def prefetch(items: Iterable[Item], prepare: Callable[[Item], object] | None = None) -> Iterator[Item]:
     """The same items, the next one made in a background thread while the current one is used.
 
+    The first is made by the thread that asks for it, which has to wait anyway: it may have to compile
+    kernels, and a busy machine leaves hardly any time to a thread that steps aside.
+
     Args:
         items: such as `lmc.batches(...)`.
         prepare: called with each item in the background, such as `estimator.prepare`, which builds all that
@@ -33,10 +36,11 @@ def prefetch(items: Iterable[Item], prepare: Callable[[Item], object] | None = N
 
     name = "lmc-prefetch"
     with ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_step_aside) as background:
-        coming = background.submit(following)
-        while (item := coming.result()) is not end:
+        item = following()
+        while item is not end:
             coming = background.submit(following)
             yield item  # type: ignore[misc]
+            item = coming.result()
 
 
 def _step_aside() -> None:

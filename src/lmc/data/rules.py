@@ -352,10 +352,15 @@ def class_names(names: tuple[Any, ...], task: Task, num_classes: int) -> None:
         raise GraphError(f"class_names has length {len(names)}: must be {num_classes}, one per class")
 
 
-def trainable(train_mask: Tensor) -> None:
+def trainable(train_mask: Tensor, y: Tensor, task: Task) -> None:
     """At least one labelled node to learn from."""
     if not bool(train_mask.any()):
         nodes = train_mask.numel()
+        if bool(unlabelled(y, task).all()):
+            raise GraphError(
+                f"the graph has no labels: y has none for {nodes} nodes, and training needs some; "
+                "predicting works without"
+            )
         raise GraphError(
             f"train_mask has no labelled node among {nodes}: training needs one or more; where y has labels, "
             "lmc.Graph.from_pyg(RandomNodeSplit(num_val=0.2, num_test=0.2)(graph.to_pyg())) makes a split, "

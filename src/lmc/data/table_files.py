@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lmc.checks import counted
 from lmc.errors import DatasetError
 from lmc.files import one_line, regular
 
-_EMPTY = ["", "NaN", "nan", "null"]
+Naming = Callable[[list[str]], Sequence[str]]
+"""From the names of all columns to those of some."""
+
+NO_VALUE = ("na", "n/a", "#n/a", "<na>", "nan", "null", "none")
+"""What programs write, in any case, where there is nothing."""
+_NO_NUMBER = ["", "NaN", *(written for word in NO_VALUE for written in (word, word.upper(), word.title()))]
+_NO_ID = ("NaN", "nan", "null")  # not NA or None, which are the names of a country and of people
 _DELIMITERS = ",\t; "
-_HEAD = 1 << 16
-"""Bytes in which a CSV shows its header."""
+_LONGEST_LINE = 1 << 24
 
 
 class Table:
@@ -25,55 +34,104 @@ class Table:
     Args:
         file: Parquet if it ends in `.parquet`, else CSV. A CSV may be compressed, its columns separated by
             commas, semicolons, tabs or spaces; lines that begin with `#` before all others are left out. Its
-            first line names the columns, unless all of it are numbers.
-        ids: from the names of the columns to those that hold ids, which are read as they are written.
+            first line names the columns, unless all of it are numbers. Columns without a name, such as an
+            index of pandas, are left out.
+        ids: the columns that hold ids, which are read as they are written.
+        labels: those that hold labels, see `labels`.
     """
 
-    def __init__(self, file: str | Path, ids: Callable[[list[str]], Sequence[str]]) -> None:
+    def __init__(self, file: str | Path, ids: Naming, labels: Naming = lambda names: ()) -> None:
         import pyarrow  # slow to import, and for this alone
 
         self.file = Path(file)
+        self.is_csv = self.file.suffix != ".parquet"
         try:
-            read = _parquet if self.file.suffix == ".parquet" else _csv
-            self._table = read(regular(self.file), ids)
+            path = regular(self.file)
+            self._table = _csv(path, ids, labels) if self.is_csv else _parquet(path)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.file}: not a table that can be read ({one_line(error)})") from None
+        self.id_names = list(ids(self._table.column_names))
+        self._leave_out_nameless()
         self.names: list[str] = self._table.column_names
         twice = [name for place, name in enumerate(self.names) if name in self.names[:place]]
         if twice:
             raise DatasetError(f"{self.file}: column {twice[0]!r} is there twice")
-        self.id_names = list(ids(self.names))
 
     def column(self, name: str) -> Any:
-        """A pyarrow array."""
+        """A pyarrow array; of text without spaces around it, and null where it is empty."""
         import pyarrow
+        from pyarrow import compute
 
         column = self._table.column(name)
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        return column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
+        column = column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
+        if not is_text(column.type):
+            return column
+        text = column.cast(pyarrow.large_string())
+        if self.is_csv:  # a quote after a space is not seen as one
+            text = compute.replace_substring_regex(text, r'^\s+"(.*)"\s*$', r"\1")
+        text = compute.utf8_trim_whitespace(text)
+        return _null_where(compute.equal(text, ""), text)
+
+    def labels(self, name: str, as_numbers: bool) -> Any:
+        """A pyarrow array of labels, null where there is none, also where a word of `NO_VALUE` says so.
+
+        A column of a CSV is one of numbers if all of it are, as in `Table.ids` unless `as_numbers`: 007 is a
+        name, and -1 no label. In Parquet, text stays text.
+        """
+        import pyarrow
+        from pyarrow import compute
+
+        text = self.column(name)
+        if not is_text(text.type):
+            return text
+        is_word = compute.is_in(compute.utf8_lower(text), pyarrow.array(NO_VALUE, pyarrow.large_string()))
+        if found := compute.sum(is_word).as_py():
+            word, text = text.filter(is_word)[0].as_py(), _null_where(is_word, text)
+            rule = "unlabelled; a class that is called so needs another name"
+            warnings.warn(
+                f"{self.file}: column {name!r} has {counted(found, 'label')} such as {word!r}: {rule}",
+                stacklevel=4,
+            )
+        if not self.is_csv:
+            return text
+        for kind in (pyarrow.int64(), pyarrow.float64(), pyarrow.bool_(), pyarrow.timestamp("s")):
+            try:
+                values = text.cast(kind)
+            except pyarrow.ArrowInvalid:
+                continue
+            if kind != pyarrow.int64() or as_numbers or _is_written_as(values, text):
+                return values
+            return _null_where(compute.equal(text, "-1"), text)
+        if any(map(_has_decimal_comma, text.drop_null().slice(0, 1).to_pylist())):
+            rule = "so labels are taken as names of classes; numbers need a decimal point"
+            warnings.warn(f"{self.file}: column {name!r} {first_text(text)}: {rule}", stacklevel=4)
+        return text
 
     def ids(self, name: str) -> Any:
         """A pyarrow array of ids, none missing: int64 where all are written as integers are, or strings."""
         import pyarrow
+        from pyarrow import compute
 
         column = self.column(name)
+        if self.is_csv and is_text(column.type):
+            missing = compute.is_in(column, pyarrow.array(_NO_ID, pyarrow.large_string()))
+            column = _null_where(missing, column)
         self._require_all(name, column, "every row needs an id")
         if pyarrow.types.is_integer(column.type) or len(column) == 0:
-            return self.cast(name, "int64")
+            return self.cast(name, column, "int64")
         if not is_text(column.type):
             raise self.wrong(name, f"holds {column.type}: ids must be integers or strings")
-        text = column.cast(pyarrow.large_string())
         try:
-            numbers = text.cast(pyarrow.int64())
+            numbers = column.cast(pyarrow.int64())
         except pyarrow.ArrowInvalid:
-            return text
-        return numbers if numbers.cast(pyarrow.large_string()).equals(text) else text  # 007 is no number
+            return column
+        return numbers if _is_written_as(numbers, column) else column
 
-    def cast(self, name: str, kind: str) -> Any:
-        """A pyarrow array of another type."""
+    def cast(self, name: str, column: Any, kind: str) -> Any:
+        """A pyarrow array of another type, of values of a column."""
         import pyarrow
 
-        column = self.column(name)
         try:
             return column.cast(kind)
         except pyarrow.ArrowInvalid as error:
@@ -107,6 +165,19 @@ class Table:
         """The error of a column."""
         return DatasetError(f"{self.file}: column {name!r} {why}")
 
+    def _leave_out_nameless(self) -> None:
+        nameless = [
+            (place, column)
+            for place, (name, column) in enumerate(
+                zip(self._table.column_names, self._table.columns, strict=True)
+            )
+            if is_nameless(name) and name not in self.id_names
+        ]
+        if any(column.null_count < len(column) for _, column in nameless):  # not where lines end with a comma
+            warnings.warn(f"{self.file}: a column without a name is left out", stacklevel=4)
+        places = {place for place, _ in nameless}
+        self._table = self._table.select([i for i in range(self._table.num_columns) if i not in places])
+
     def _require_all(self, name: str, column: Any, rule: str) -> None:
         if column.null_count:
             row = int(np.asarray(column.is_null()).argmax())
@@ -131,40 +202,74 @@ def first_text(column: Any) -> str:
     """Where a column of text holds something other than a number, and what."""
     texts = column.to_pylist()
     row = next((row for row, each in enumerate(texts) if each is not None and not writes_number(each)), 0)
-    return f"holds text, in row {row + 1} {texts[row]!r}"
+    hint = ", with a decimal comma" if _has_decimal_comma(texts[row]) else ""
+    return f"holds text, in row {row + 1} {texts[row]!r}{hint}"
 
 
-def _parquet(file: Path, ids: Callable[[list[str]], Sequence[str]]) -> Any:
+def _has_decimal_comma(text: str) -> bool:
+    return re.fullmatch(r"[+-]?\d+,\d+", text) is not None
+
+
+def is_nameless(name: str) -> bool:
+    """Whether a column has no name, or the one that pandas gives to such columns."""
+    return re.fullmatch(r"(Unnamed: \d+|__index_level_\d+__)?", name) is not None
+
+
+def _null_where(mask: Any, column: Any) -> Any:
+    import pyarrow
+    from pyarrow import compute
+
+    return compute.if_else(mask.fill_null(False), pyarrow.scalar(None, column.type), column)
+
+
+def _is_written_as(numbers: Any, text: Any) -> bool:
+    """Whether these integers are written like this: 007 is no number."""
+    return bool(numbers.cast(text.type).equals(text))
+
+
+def _parquet(file: Path) -> Any:
     from pyarrow import parquet
 
     return parquet.ParquetFile(file).read()
 
 
-def _csv(file: Path, ids: Callable[[list[str]], Sequence[str]]) -> Any:
+def _csv(file: Path, ids: Naming, labels: Naming) -> Any:
     import pyarrow
     from pyarrow import csv as arrow_csv
 
-    with pyarrow.input_stream(str(file), compression="detect") as opened:
-        lines = opened.read(_HEAD).decode("utf-8-sig", errors="replace").splitlines()
-    comments = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    if comments == len(lines):
-        raise ValueError("it has no lines")
-    first = lines[comments]
+    before, first = _first_line(file)
     delimiter = next((each for each in _DELIMITERS if each in first), ",")
-    names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
-    headless = all(map(writes_number, names))
-    if headless:
-        names = [f"column {place}" for place in range(1, len(names) + 1)]
+    spaced = csv.reader([first], delimiter=delimiter, skipinitialspace=delimiter != " ")
+    names = [name.strip() for name in next(spaced)]
+    headless = any(names) and all(name == "" or writes_number(name) for name in names)
+    if headless:  # two spaces have a column between them that has no name either
+        names = [
+            "" if delimiter == " " and name == "" else f"column {place}"
+            for place, name in enumerate(names, start=1)
+        ]
     return arrow_csv.read_csv(
         str(file),
-        arrow_csv.ReadOptions(column_names=names, skip_rows=comments + (not headless)),
+        arrow_csv.ReadOptions(column_names=names, skip_rows=before + (not headless)),
         arrow_csv.ParseOptions(delimiter=delimiter),
         arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(ids(names), pyarrow.string()),
-            null_values=_EMPTY,
-            strings_can_be_null=True,
+            column_types=dict.fromkeys([*ids(names), *labels(names)], pyarrow.string()),
+            null_values=_NO_NUMBER,
         ),
     )
+
+
+def _first_line(file: Path) -> tuple[int, str]:
+    """The first line that is neither empty nor a comment, and how many are before it."""
+    import pyarrow
+
+    with pyarrow.input_stream(str(file), compression="detect") as opened:
+        lines = io.TextIOWrapper(opened, encoding="utf-8-sig")
+        before = 0
+        while line := lines.readline(_LONGEST_LINE):
+            if line.strip() and not line.startswith("#"):
+                return before, line.rstrip("\r\n")
+            before += 1
+    raise ValueError("it has no lines")
 
 
 def writes_number(text: str) -> bool:

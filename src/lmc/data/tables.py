@@ -16,7 +16,7 @@ from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
 from lmc.data.rules import TO_NUMBERS, Task
 from lmc.data.splits import ROLE_OF, Role, random_split
-from lmc.data.table_files import Table, first_text, is_number, is_text
+from lmc.data.table_files import NO_VALUE, Table, first_text, is_nameless, is_number, is_text, writes_number
 from lmc.errors import DatasetError
 
 # What columns are called, whatever their case; where none is called so, the first ones are taken.
@@ -26,6 +26,7 @@ _LABEL = ("label", "y", "class", "target")
 _WEIGHT = ("weight", "edge_weight")
 _TYPE = ("edge_type",)
 _SPLIT = ("split",)
+_NAMES = {*(end for ends in _ENDS for end in ends), *_ID, *_LABEL, *_WEIGHT, *_TYPE, *_SPLIT}
 _SHOWN = 5
 """How many columns a line names."""
 
@@ -49,9 +50,10 @@ def read_tables(
       they are those of the edges and labels, in order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
       others: integers are classes. So is text, in alphabetical order, and so are codes, integers of which
-      fewer than half occur; `graph.class_names` has them. Several columns of zeros and ones are several
-      labels; else they are targets of a regression. What is empty is unlabelled. Of several columns with such
-      a name the first is taken; a warning names those left out.
+      fewer than half occur or of which one has zeros before it (01234); `graph.class_names` has them. Several
+      columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
+      unlabelled, and so is NA, nan, null or None, which a warning counts. Of several columns with such a name
+      the first is taken; a warning names those left out.
     - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second. It
       may be a column of `labels` too. Without it 60 % of the labelled nodes train, 20 % validate and 20 %
       test, at random and always the same ones.
@@ -77,9 +79,8 @@ def read_tables(
     (['ann', 'bob', 'eve'], [1, -1, 0], ('ant', 'cat'))
     """
     edge_table = Table(edges, _ends)
-    features_table, labels_table, splits_table = (
-        None if file is None else Table(file, _id) for file in (features, labels, splits)
-    )
+    features_table, splits_table = (None if file is None else Table(file, _id) for file in (features, splits))
+    labels_table = None if labels is None else Table(labels, _id, _label_names)
     of_nodes = [table for table in (features_table, labels_table, splits_table) if table is not None]
     ids = _Ids([edge_table, *of_nodes], features_table)
     if len(edge_table.id_names) < 2:
@@ -124,6 +125,8 @@ class _Ids:
         if any(column.type != pyarrow.int64() for column in columns.values()):
             columns = {key: column.cast(pyarrow.large_string()) for key, column in columns.items()}
         self._columns, self._index_in = columns, compute.index_in
+        for table in tables:
+            self._require_names(table)
         for table in tables[1:]:  # not the edges
             self._require_once(table, columns[table, table.id_names[0]])
         if features is not None:
@@ -158,12 +161,37 @@ class _Ids:
         numbers: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
         return numbers
 
+    def _require_names(self, table: Table) -> None:
+        """Refuse ids in the place of names; where only one of two is an id, warn."""
+        if not table.is_csv or any(name.lower() in _NAMES for name in table.names):
+            return
+        ids = [name for name in table.id_names if writes_number(name) or self._is_id(name)]
+        if ids:
+            first = ",".join(table.names[:_SHOWN])
+            wanted = "source,target" if len(table.id_names) == 2 else "id,..."
+            line = (
+                f"{table.file}: its first line, {first}, is taken as names of columns, and {ids[0]!r} is an"
+                f" id: put a line {wanted} above it, or in its place"
+            )
+            if len(ids) == len(table.id_names):
+                raise DatasetError(line)
+            warnings.warn(line, stacklevel=4)
+
+    def _is_id(self, name: str) -> bool:
+        from pyarrow import compute
+
+        columns = (column.cast("large_string") for column in self._columns.values())
+        return any(compute.any(compute.equal(column, name)).as_py() for column in columns)
+
     def _say_new(self, table: Table, column: Any, ends: Any) -> None:
         """Warn of ids that no edge has."""
         new = column.filter(self._index_in(column, ends).is_null())
         if len(new):
             which = f"{counted(len(new), 'id')} that no edge has, such as {new[0].as_py()!r}"
-            warnings.warn(f"{table.file}: has {which}: a node without neighbours each", stacklevel=4)
+            rule = "a node without neighbours each"
+            if len(new) == len(column):
+                rule = f"all of column {table.id_names[0]!r}; call the column of ids id"
+            warnings.warn(f"{table.file}: has {which}: {rule}", stacklevel=4)
 
     @staticmethod
     def _require_once(table: Table, column: Any) -> None:
@@ -177,11 +205,19 @@ class _Ids:
 def _ends(names: list[str]) -> list[str]:
     lower = {name.lower(): name for name in names}
     called = [[lower[end] for end in ends] for ends in _ENDS if all(end in lower for end in ends)]
-    return called[0] if called else names[:2]
+    return called[0] if called else [name for name in names if not is_nameless(name)][:2]
 
 
 def _id(names: list[str]) -> list[str]:
     return (_named(names, _ID) or names)[:1]
+
+
+def _label_names(names: list[str]) -> list[str]:
+    """The column of that name; or else all that hold neither ids nor a split."""
+    others = [
+        name for name in names if name not in (*_id(names), *_named(names, _SPLIT)) and not is_nameless(name)
+    ]
+    return _named(others, _LABEL)[:1] or others
 
 
 def _named(names: Sequence[str], called: Sequence[str]) -> list[str]:
@@ -189,9 +225,12 @@ def _named(names: Sequence[str], called: Sequence[str]) -> list[str]:
     return [name for name in names if name.lower() in called]
 
 
-def _others(table: Table, but: Sequence[str] = ()) -> list[str]:
+def _others(table: Table) -> list[str]:
     """The columns that hold no ids."""
-    names = [name for name in table.names if name not in (*table.id_names, *but)]
+    return _some(table, [name for name in table.names if name not in table.id_names])
+
+
+def _some(table: Table, names: list[str]) -> list[str]:
     if not names:
         raise DatasetError(f"{table.file}: has no column besides {', '.join(table.names)}")
     return names
@@ -232,11 +271,9 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
     """(nodes,) or (nodes, columns) labels, and the names of classes that are text."""
     from pyarrow import types
 
-    splits = _named(table.names, _SPLIT)
-    names = _others(table, but=splits)
-    names = _named(names, _LABEL)[:1] or names
-    _say_left_out(table, [*table.id_names, *names, *splits])
-    columns = [table.column(name) for name in names]
+    names = _some(table, _label_names(table.names))
+    _say_left_out(table, [*table.id_names, *names, *_named(table.names, _SPLIT)])
+    columns = [table.labels(name, as_numbers=task in ("regression", "multilabel")) for name in names]
     text = [is_text(column.type) for column in columns]
     for name, column, is_of_text in zip(names, columns, text, strict=True):
         if not (is_number(column.type) or types.is_null(column.type) or (is_of_text and len(columns) == 1)):
@@ -246,12 +283,15 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
         if task in ("regression", "multilabel"):
             raise table.wrong(names[0], f"{first_text(columns[0])}: {task} wants numbers")
         values, class_names = classes_of_text(columns[0].to_pylist())
-    elif len(columns) == 1 and not types.is_floating(columns[0].type):
-        values = table.cast(names[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    elif len(columns) == 1 and not types.is_floating(columns[0].type) and task != "regression":
+        values = table.cast(names[0], columns[0], "int64").fill_null(-1).to_numpy(zero_copy_only=False)
         if task in (None, "multiclass"):
             values, class_names = _without_gaps(table, names[0], values)
     else:
-        numbers = [np.asarray(table.cast(name, "float64").to_numpy(zero_copy_only=False)) for name in names]
+        numbers = [
+            np.asarray(table.cast(name, column, "float64").to_numpy(zero_copy_only=False))
+            for name, column in zip(names, columns, strict=True)
+        ]
         values = numbers[0] if len(numbers) == 1 else np.stack(numbers, axis=1)
         if task == "multiclass" and values.ndim == 1 and bool((np.nan_to_num(values) % 1 == 0).all()):
             whole = np.nan_to_num(values, nan=-1).astype(np.int64)  # as pandas writes integers with gaps
@@ -295,7 +335,7 @@ def _masks(table: Table, ids: _Ids) -> dict[str, NDArray[np.bool_]]:
     nodes = ids.places(table, table.id_names[0])
     parts = table.column(name).to_pylist()
     for row, (node, part) in enumerate(zip(nodes, parts, strict=True), start=1):
-        if part is None or str(part).lower() == "none":
+        if part is None or str(part).lower() in NO_VALUE:
             continue
         role = ROLE_OF.get(str(part).lower())
         if role is None:

@@ -150,7 +150,7 @@ class Estimator(ABC):
         """
         check_graph(graph)
         checks.one_of("init", init, Init)
-        rules.trainable(graph.train_mask)
+        rules.trainable(graph.train_mask, graph.y, graph.task)
         if graph.num_features == 0:
             warnings.warn(
                 "the graph has no features: its nodes look alike to a model; "

@@ -12,6 +12,7 @@ from lmc import checks, hashed_random, kernels
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.data.sampled import SampledBlock
+from lmc.errors import ArgumentError
 from lmc.estimators.estimator import LayerSizes
 from lmc.estimators.sampled import Address, SampledEstimator, check_numbers, mean_degree, per_layer
 from lmc.nn.model import Model
@@ -46,6 +47,8 @@ class NeighborSampling(SampledEstimator):
 
     def __post_init__(self) -> None:
         check_numbers("fanouts", self.fanouts, -1)
+        if self.fanouts is not None and 0 in self.fanouts:
+            raise ArgumentError(f"fanouts={self.fanouts}: each must be 1 or more, or -1 for all neighbours")
         checks.whole_number("batch_size", self.batch_size, 1)
 
     def prepare_graph(self) -> None:

@@ -61,7 +61,7 @@ def prepare_training(
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
     check_model(model)
-    rules.trainable(graph.train_mask)
+    rules.trainable(graph.train_mask, graph.y, graph.task)
     graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")

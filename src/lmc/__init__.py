@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lmc.estimators.graphfm import GraphFM
     from lmc.estimators.layer_sampling import LADIES, FastGCN
     from lmc.estimators.lmc import LMC
+    from lmc.estimators.mvs_gnn import MVSGNN
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
@@ -56,6 +57,7 @@ _MODULE_OF = {
     "GNN": "lmc.nn.gnn",
     "LADIES": "lmc.estimators.layer_sampling",
     "LMC": "lmc.estimators.lmc",
+    "MVSGNN": "lmc.estimators.mvs_gnn",
     "VRGCN": "lmc.estimators.vr_gcn",
     "ArgumentError": "lmc.errors",
     "BackwardSGD": "lmc.estimators.backward_sgd",
@@ -106,6 +108,7 @@ __all__ = [
     "GNN",
     "LADIES",
     "LMC",
+    "MVSGNN",
     "VRGCN",
     "ArgumentError",
     "BackwardSGD",

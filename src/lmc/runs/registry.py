@@ -164,6 +164,7 @@ METHODS: dict[str, Method] = {
         "lmc.estimators.layer_sampling:LADIES", "LADIES", "LADIES", clusters=False, any_model=False
     ),
     "saint": Method("lmc.estimators.graph_saint:GraphSAINT", "GraphSAINT", "GraphSAINT", clusters=False),
+    "mvs": Method("lmc.estimators.mvs_gnn:MVSGNN", "MVS-GNN", "MVS-GNN", clusters=False),
 }
 
 MODELS: dict[str, ModelKind] = {

@@ -42,6 +42,9 @@ class MVSGNN(HistoryEstimator):
         importance: `"gradients"`, or `"uniform"` for equal chances, to compare with.
         precision: of the histories, `"full"` (the features' type) or `"half"`.
 
+    Attributes:
+        chances: (training nodes,) π as it is now.
+
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
     >>> estimator = MVSGNN(batch_size=20)
@@ -79,7 +82,7 @@ class MVSGNN(HistoryEstimator):
         """Forget everything but an exact pass at the parameters as they are."""
         self._targets = self.graph.train_mask.nonzero()[:, 0]
         self._take_norms(torch.ones(len(self._targets), dtype=torch.float64))
-        self._init = "exact"
+        self._init = "exact"  # whatever was asked for: there is nothing to draw by before
         super().reset()
 
     def fill_exactly(self) -> None:
@@ -136,7 +139,7 @@ class MVSGNN(HistoryEstimator):
         return self.placement.put(torch.from_numpy(weights))
 
     def references(self) -> Reference:
-        """The gradient of the same weighted losses with all messages: of mean f over draws."""
+        """The gradient of the same weighted losses with all messages; its mean over draws is the gradient."""
         return gradients_of_losses(self, self.loss_weights)
 
     # -- its state ---------------------------------------------------------------------------------

@@ -31,10 +31,10 @@ class MVSGNN(HistoryEstimator):
 
         π_i = min(1, |g_i| / μ), Σπ = batch_size
 
-    where g_i is the gradient of node i's own loss by the last map. `bind`, whatever its `init` is, and then
-    every so many steps compute these norms and the embeddings of all nodes, by an exact pass forward over the
-    graph. At the steps between, Ĥ = H̄ and V̂ = 0 outside of what is drawn, as in `GAS`. A batch of your own is
-    not drawn from: it is a step of `GAS`.
+    where g_i is the gradient of node i's own loss by the last map; a tenth of |g| is the mean of all instead,
+    so that no weight is large. `bind`, whatever its `init` is, and then every so many steps compute norms
+    and embeddings of all nodes, by an exact pass forward over the graph. At the steps between, Ĥ = H̄ and
+    V̂ = 0 outside of what is drawn, as in `GAS`. A batch of your own is not drawn from: it is a step of `GAS`.
 
     Args:
         batch_size: nodes of a step; all training nodes, where there are no more.

@@ -135,9 +135,9 @@ def one_step(model, graph, batch, halo, outside, step, weights=None, names=None)
 
 
 class Histories(Outside):
-    """GAS, GraphFM and LMC: H̄ and V̄ of every node.
+    """GAS, MVS-GNN on batches of one's own, GraphFM and LMC: H̄ and V̄ of every node.
 
-    method: "gas", "fm" or "lmc"; the rest are their options.
+    method: "gas", "mvs", "fm" or "lmc"; the rest are their options.
     """
 
     def __init__(self, method, graph, momentum=0.0, alpha=0.0, score="1", forward=True, backward=True):
@@ -156,7 +156,7 @@ class Histories(Outside):
         old = self.stored(self.H, layer, incomplete)[halo]
         if self.method == "fm":
             return (1 - self.momentum) * old + self.momentum * incomplete
-        if self.method == "gas" or not self.forward:
+        if self.method in ("gas", "mvs") or not self.forward:
             return old
         return (1 - self.beta(halo)) * old + self.beta(halo) * incomplete
 

@@ -143,4 +143,5 @@ EVERY = {
     "LMC found": lmc.LMC,
     "LMC found forward": lambda: lmc.LMC(compensate_backward=False),
     "LMC sums": lambda: lmc.LMC(alpha=0, mix="sums"),
+    "MVSGNN": lambda: lmc.MVSGNN(batch_size=12),
 }

@@ -136,12 +136,14 @@ METHOD_OPTIONS = {
         "batch_size": st.integers(1, 9),
         "coverage": st.integers(1, 3),
     },
+    "mvs": {"batch_size": st.integers(1, 9), "every": st.sampled_from([None, 1, 2]), "precision": PRECISION},
 }
 ALL_HEARD = {"fanouts": st.just([-1])}
 EXACT_ON_EVERYTHING = {name: {} for name in METHODS if METHODS[name].clusters or name == "gd"} | {
     "sage": ALL_HEARD,
     "vrgcn": ALL_HEARD,
     "sign": {},
+    "mvs": {},
 }
 
 

@@ -159,7 +159,7 @@ def stacks(draw, norms):
 @st.composite
 def methods(draw):
     """The estimator, the name of its dense form, and the options of its histories."""
-    method = draw(st.sampled_from(["gd", "sgd", "cluster", "gas", "fm", "lmc", "lmc", "lmc"]))
+    method = draw(st.sampled_from(["gd", "sgd", "cluster", "gas", "mvs", "fm", "lmc", "lmc", "lmc"]))
     if method == "fm":
         momentum = draw(st.sampled_from([0.0, 0.3, 1.0]))
         return lmc.GraphFM(momentum), method, {"momentum": momentum}
@@ -170,7 +170,8 @@ def methods(draw):
         given = {"compensate_forward": forward, "compensate_backward": backward}
         known = {"alpha": alpha, "score": score, "forward": forward, "backward": backward}
         return lmc.LMC(alpha, score, **given), method, known
-    kinds = {"gd": lmc.FullBatch, "sgd": lmc.BackwardSGD, "cluster": lmc.ClusterGCN, "gas": lmc.GAS}
+    kinds = {"gd": lmc.FullBatch, "sgd": lmc.BackwardSGD, "cluster": lmc.ClusterGCN}
+    kinds |= {"gas": lmc.GAS, "mvs": lmc.MVSGNN}
     return kinds[method](), method, {}
 
 
@@ -219,7 +220,7 @@ def run_beside_the_dense_one(data, models):
     seed, init = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(["zero", "exact"]))
     reference, histories = densely(seed), Histories(method, dense, **options)
     estimator.bind(model, graph, init=init, seed=seed)
-    if init == "exact" and method in ("gas", "fm", "lmc"):
+    if method == "mvs" or (init == "exact" and method in ("gas", "fm", "lmc")):
         histories.fill(reference)
 
     names = [name for name, p in model.named_parameters() if p.requires_grad]

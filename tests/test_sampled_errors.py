@@ -39,6 +39,7 @@ SAMPLED = {
     "fastgcn": lambda: lmc.FastGCN([20], batch_size=7),
     "ladies": lambda: lmc.LADIES([6], batch_size=7),
     "saint": lambda: lmc.GraphSAINT("node", batch_size=12, coverage=5),
+    "mvs": lambda: lmc.MVSGNN(batch_size=7),
 }
 
 

@@ -23,6 +23,7 @@ METHODS = {
     "saint node": lambda: lmc.GraphSAINT("node", batch_size=60, coverage=2),
     "saint edge": lambda: lmc.GraphSAINT("edge", batch_size=30, coverage=2),
     "saint walk": lambda: lmc.GraphSAINT("walk", batch_size=20, coverage=2),
+    "mvs": lambda: lmc.MVSGNN(batch_size=16, every=2),
 }
 every_method = pytest.mark.parametrize("method", METHODS)
 
@@ -41,7 +42,7 @@ def same(one, other):
 @pytest.mark.slow
 @every_method
 def test_a_run_is_the_same_on_any_threads_and_in_the_background(method, monkeypatch):
-    monkeypatch.setattr(parallel, "SMALL", 0)
+    monkeypatch.setattr(parallel, "SMALL", 1)
     graph, before, runs = lmc.synthetic(nodes=120, features=8, classes=4), torch.get_num_threads(), []
     try:
         for threads, background in ((1, True), (2, True), (2, False)):
@@ -129,7 +130,7 @@ def test_a_graph_without_edges(method, norm):
     assert np.isfinite(loss)
 
 
-@pytest.mark.parametrize("method", ["NeighborSampling", "VRGCN", "FastGCN", "LADIES", "GraphSAINT"])
+@pytest.mark.parametrize("method", ["NeighborSampling", "VRGCN", "FastGCN", "LADIES", "GraphSAINT", "MVSGNN"])
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_defaults_take_any_depth(method, layers):
     graph = graph_of("undirected")
@@ -167,6 +168,10 @@ MISTAKES = [
     (lambda: lmc.VRGCN(precision="low"), "precision='low': must be one of"),
     (lambda: lmc.GraphSAINT("nodes"), "sampler='nodes': must be one of node, edge, walk"),
     (lambda: lmc.GraphSAINT(walk_length=0), "walk_length=0: must be 1 or more"),
+    (lambda: lmc.MVSGNN(batch_size=0), "batch_size=0: must be 1 or more"),
+    (lambda: lmc.MVSGNN(every=0), "every=0: must be 1 or more"),
+    (lambda: lmc.MVSGNN(importance="norms"), "importance='norms': must be one of gradients, uniform"),
+    (lambda: lmc.MVSGNN(precision="low"), "precision='low': must be one of"),
 ]
 
 

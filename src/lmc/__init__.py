@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lmc.estimators.graphfm import GraphFM
     from lmc.estimators.layer_sampling import LADIES, FastGCN
     from lmc.estimators.lmc import LMC
+    from lmc.estimators.mvs_gnn import MVSGNN
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.precomputed import Precomputed
     from lmc.estimators.vr_gcn import VRGCN
@@ -58,6 +59,7 @@ _MODULE_OF = {
     "GNN": "lmc.nn.gnn",
     "LADIES": "lmc.estimators.layer_sampling",
     "LMC": "lmc.estimators.lmc",
+    "MVSGNN": "lmc.estimators.mvs_gnn",
     "SIGN": "lmc.nn.sign",
     "VRGCN": "lmc.estimators.vr_gcn",
     "ArgumentError": "lmc.errors",
@@ -110,6 +112,7 @@ __all__ = [
     "GNN",
     "LADIES",
     "LMC",
+    "MVSGNN",
     "SIGN",
     "VRGCN",
     "ArgumentError",

@@ -58,3 +58,29 @@ class TargetSampler:
             nodes = self._targets[order[step * self._size : (step + 1) * self._size]]
             scale, address = count / len(nodes), (self._seed, number, step)
             yield TargetBatch(self._graph, nodes, nodes[:0], scale, address=address)
+
+
+class CandidateSampler:
+    """All training nodes at every step, for methods that draw some of them by what is known only then.
+
+    Args:
+        graph: the graph.
+        steps: of an epoch; also the scale of a batch, so that the mean over an epoch's batches counts.
+        seed: of all that is drawn later.
+
+    >>> import lmc
+    >>> sampler = CandidateSampler(lmc.synthetic(nodes=200), 3)
+    >>> [(batch.num_nodes, batch.address) for batch in sampler.epoch(0, start=1)]
+    [(101, (0, 0, 1)), (101, (0, 0, 2))]
+    """
+
+    def __init__(self, graph: Graph, steps: int, seed: int = 0) -> None:
+        self._graph, self.steps, self._seed = graph, steps, checks.whole_number("seed", seed, 0)
+        self._targets: Tensor = graph.train_mask.nonzero()[:, 0]
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[TargetBatch]:
+        """The batches of one epoch, counted from 0; without the first `start` of them."""
+        for step in range(start, self.steps):
+            address = (self._seed, checks.whole_number("epoch", number, 0), step)
+            nodes = self._targets
+            yield TargetBatch(self._graph, nodes, nodes[:0], float(self.steps), address=address)

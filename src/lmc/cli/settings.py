@@ -56,7 +56,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "--batch-size",
         "method.batch_size",
         int,
-        "Targets of a step; saint: how much it draws.",
+        "Targets of a step; saint, mvs: how much it draws.",
     ),
     ("--parts", "training.parts", int, "Clusters to cut the graph into; by default, by its size."),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),

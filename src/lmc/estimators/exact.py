@@ -66,7 +66,8 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
     """zˡ and Vˡ of every node, at the parameters as they are.
 
     Args:
-        step: on the batch of all nodes; its halo policy is told what it may keep.
+        step: on the batch of all nodes; its halo policy is told what it may keep, and who watches it what
+            the gradient of the last layer is made of.
         backward: whether to go on to Vˡ.
     """
     model, whole = step.model, step.batch
@@ -93,11 +94,15 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
         step.halo.keep_embeddings(place, embeddings[-1], None)
         is_read = place in jumped or place in read_again
         sent.append(at.message.value if is_read and at.message else nothing)
-    if not backward:
+    if not backward and step.watch is None:
         return ExactValues(embeddings, [], {})
 
     losses = step.losses(*(sent[place - 1] for place in jumped), embeddings[-1])
     *from_head, v = losses.vjp(torch.ones_like(losses.value), *losses.inputs)
+    if step.watch is not None:
+        step.watch(whole, v, at.received)
+    if not backward:
+        return ExactValues(embeddings, [], {})
     direct, widths = Direct(jumped, from_head), [message.shape[1] for message in sent]
     auxiliaries: list[Tensor] = []
     at_messages: dict[int, Tensor] = {}

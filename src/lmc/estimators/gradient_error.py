@@ -26,8 +26,8 @@ class GradientErrors(Mapping[str, float]):
     """Relative errors of estimates by part of the model (`"encoder"`, `"layers.0"`, ..., `"head"`).
 
     `"total"` is all parameters together. With e the estimate of a batch, g the exact one of the same batch
-    (that of `BackwardSGD`; for methods that draw messages, the gradient of the same losses on the whole
-    graph), and f the full gradient, each over ||f||:
+    (that of `BackwardSGD`; for methods that draw messages or losses, the gradient of the same losses on the
+    whole graph), and f the full gradient, each over ||f||:
 
     - the mapping itself: the mean of ||e - f||;
     - `bias`: the mean of ||e - g||, what values and derivatives that are not exact cost. g is free of bias

@@ -51,8 +51,12 @@ class HistoryEstimator(Estimator):
         self.embeddings = {layer: make(count, width, dtype) for layer, width in kept.embeddings.items()}
         self.auxiliaries = {layer: make(count, width, dtype) for layer, width in kept.auxiliaries.items()}
         if self._init == "exact":
-            with untouched_statistics(self.model), without_dropout(self.model):
-                self.fill_exactly()
+            self.refill()
+
+    def refill(self) -> None:
+        """`fill_exactly`, with nothing dropped and no trace in the model."""
+        with untouched_statistics(self.model), without_dropout(self.model):
+            self.fill_exactly()
 
     def fill_exactly(self) -> None:
         """Write what every history would have of all nodes."""

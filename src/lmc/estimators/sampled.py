@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor, nn
 
 from lmc import checks
@@ -18,6 +17,7 @@ from lmc.data.graph import Graph
 from lmc.data.sampled import SampledBlock
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes, Reference
+from lmc.estimators.loss_reference import gradients_of_losses
 from lmc.estimators.sampled_step import SampledStep
 from lmc.nn.model import LinearLayer, Model
 from lmc.sparse import CSR
@@ -86,22 +86,8 @@ class SampledEstimator(TargetEstimator):
         return self.normalized(batch, *self.step_over(blocks, self.loss_weights(batch)).run())
 
     def references(self) -> Reference:
-        """The gradient of a batch's own losses, with all messages: by autograd, on the whole graph."""
-        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        with torch.enable_grad():
-            prediction = self.model(self.graph)
-
-        def reference(batch: Batch) -> dict[nn.Parameter, Tensor]:
-            labelled, weights = self.graph.train_mask[batch.nodes], self.loss_weights(batch)
-            nodes = batch.nodes[labelled]
-            with torch.enable_grad():
-                losses = self.loss(prediction[nodes], self.graph.y[nodes])
-                total = (losses if weights is None else weights[labelled] * losses).sum()
-            found = torch.autograd.grad(total, trained, retain_graph=True, allow_unused=True)
-            gradients = {p: each for p, each in zip(trained, found, strict=True) if each is not None}
-            return self.normalized(batch, 0.0, gradients)[1]
-
-        return reference
+        """The gradient of a batch's own losses, with all messages."""
+        return gradients_of_losses(self, self.loss_weights)
 
     def step_over(self, blocks: Sequence[SampledBlock], weights: Tensor | None) -> SampledStep:
         """The step itself, not yet run."""

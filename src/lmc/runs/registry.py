@@ -174,6 +174,7 @@ METHODS: dict[str, Method] = {
         any_model=False,
         model="sign",
     ),
+    "mvs": Method("lmc.estimators.mvs_gnn:MVSGNN", "MVS-GNN", "MVS-GNN", clusters=False),
 }
 
 MODELS: dict[str, ModelKind] = {

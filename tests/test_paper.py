@@ -9,11 +9,10 @@ import pytest
 import lmc
 from commands import called
 from lmc.paper import batch_size
-from lmc.paper.batch_size import RATES
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.figures import epoch_chart
 from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable
-from lmc.paper.setup import METHOD_SETTINGS
+from lmc.paper.setup import METHOD_SETTINGS, best_rate
 from lmc.paper.variance import errors_along
 from lmc.paper.writing import write_page
 
@@ -81,18 +80,17 @@ def test_another_batch_size_can_be_asked_for(folder, tmp_path):
     assert [(row[0], row[1], row[5]) for row in rows] == [(4, method, None) for method in batch_size.COMPARED]
 
 
-def test_the_learning_rate_is_the_one_that_is_best_on_average(monkeypatch):
+def test_the_learning_rate_is_the_one_that_is_best_on_average():
     vals = {0.01: (0.9, 0.1, 0.9), 0.003: (0.7, 0.6, 0.5), 0.001: (0.5, 0.5, 0.9)}
     asked = []
 
-    def trained(graph, run, seed, lr, **training):
-        asked.append((lr, seed))
-        return SimpleNamespace(best=SimpleNamespace(val=vals[lr][seed]))
+    def train(rate, seed):
+        asked.append((rate, seed))
+        return SimpleNamespace(best=SimpleNamespace(val=vals[rate][seed]))
 
-    monkeypatch.setattr(batch_size, "trained", trained)
-    rate, results = batch_size._searched(None, {}, 5, 1, range(3), RATES)
+    rate, results = best_rate(train, list(vals), range(3), 2)
     assert (rate, [result.best.val for result in results]) == (0.003, [0.7, 0.6, 0.5])
-    assert sorted(asked) == sorted([*product(RATES, range(2)), (0.003, 2)])
+    assert sorted(asked) == sorted([*product(vals, range(2)), (0.003, 2)])
 
 
 def test_methods_are_measured_at_the_same_points_of_one_training():

@@ -25,7 +25,7 @@ def prediction(scale: Scale) -> Outcome:
     graphs, seeds = scale.graphs(*LARGE), scale.seeds(3)
     outcome = Outcome({"runs": len(seeds)}, about_data(graphs))
     outcome.differences.append(
-        "Every method trains the same GCN and GCNII here; but for GD, GAS, FM and LMC, the paper's rows are of"
+        "Every method trains the same GCN and GCNII here; the paper's rows but for GD, GAS, FM and LMC are of"
         " the model in the method's own paper, and stand under GCN."
     )
     for name, graph in graphs.items():

@@ -1,0 +1,215 @@
+"""Beyond the paper: every way to train on the same graphs, with as many steps of the same model for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from lmc.batching.choice import choose_batches
+from lmc.bench.run import process_peaks_of
+from lmc.data.graph import Graph
+from lmc.paper.figures import cost_chart
+from lmc.paper.outcome import Outcome, ResultTable, Value, against, ranked
+from lmc.paper.setup import (
+    Scale,
+    Tree,
+    at_best,
+    best_rate,
+    console,
+    job_of,
+    trained,
+    with_chosen_batches,
+    with_method,
+    with_progress,
+)
+from lmc.paper.small import SETTINGS, row_normalized
+from lmc.runs.config import Config, merged, understood
+from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
+from lmc.runs.registry import METHODS, TRAINING_METHODS
+from lmc.training.options import TrainingOptions
+from lmc.training.records import Result, step_memory_of
+
+GRAPHS = ("cora", "citeseer", "pubmed", "amazon_photo", "arxiv")
+RATES = (1e-2, 3e-3)
+FULL_BATCH = METHODS["gd"].title
+HEADS = [
+    "method",
+    "learning rate",
+    "steps",
+    "test, %",
+    "seconds",
+    "a step, ms",
+    "memory of a step, MB",
+    "of the process, MB",
+]
+
+
+class Budget(NamedTuple):
+    """What every method has on a graph.
+
+    Attributes:
+        settings: the model and its training, with the batches that are chosen where nothing is said.
+        rounds: a round is as many steps as an epoch of those batches has, and an evaluation.
+        runs: how many, each with its own seed.
+        searched: of them, those by which a learning rate is chosen.
+    """
+
+    settings: Tree
+    rounds: int
+    runs: int
+    searched: int
+
+
+SMALL = Budget(with_chosen_batches(SETTINGS), rounds=200, runs=5, searched=2)
+LARGE = Budget(
+    {
+        "data": {"name": "arxiv"},
+        "model": {"name": "gcn", "hidden": 128, "layers": 3, "dropout": 0.5, "norm": "batch"},
+        "method": {"name": "lmc"},
+        "training": {"scheduler": "cosine"},
+    },
+    rounds=10,
+    runs=3,
+    searched=1,
+)
+LEAST_LARGE = 100_000
+"""Nodes of a graph that has the larger model, and fewer rounds."""
+
+
+class Found(NamedTuple):
+    """What the runs of a method have shown."""
+
+    rate: float
+    steps: int
+    test: MeanOfRuns | None
+    seconds: MeanOfRuns
+    step_bytes: MeanOfRuns | None
+
+
+def methods(scale: Scale) -> Outcome:
+    """Test accuracy at the best validation epoch, in per cent, beside the seconds and the memory it took."""
+    graphs, rates = scale.graphs(*GRAPHS), RATES[:1] if scale.quick else RATES
+    outcome = Outcome({"learning rates": rates}, _about(rates))
+    for name, graph in graphs.items():
+        is_large = graph.num_nodes >= LEAST_LARGE
+        budget, graph = (LARGE, graph) if is_large else (SMALL, row_normalized(graph))
+        rounds, seeds = scale.epochs_of(budget.rounds), scale.seeds(budget.runs)
+        trees = {
+            METHODS[method].title: with_method(budget.settings, suited(method, graph))
+            for method in scale.methods or TRAINING_METHODS
+        }
+        found = {
+            method: trained_as_long(graph, tree, rounds, seeds, rates, budget.searched)
+            for method, tree in with_progress(trees.items(), f"methods on {name}")
+        }
+        jobs = {method: job_of(tree, name, scale.root) for method, tree in trees.items()}
+        process = process_peaks_of(jobs, f"memory on {name}", console())
+        for method, tree in trees.items():
+            if tree["model"] != budget.settings["model"]:
+                outcome.differences.append(f"{name}: {method} has a model of its own, {tree['model']}.")
+        outcome.settings[name] = {
+            **budget.settings,
+            "rounds": rounds,
+            "steps a round": steps_a_round(graph),
+            "runs": len(seeds),
+            "methods": [tree["method"] for tree in trees.values()],
+        }
+        rows = [[method, *_cells(each), process[method] / 1e6] for method, each in found.items()]
+        outcome.tables.append(ResultTable(f"{name}, {len(seeds)} runs each", HEADS, rows, digits=1))
+        tests = {method: each.test for method, each in found.items()}
+        outcome.findings.append(f"{name}: {ranked(tests)}.")
+        if FULL_BATCH in tests:
+            beside = against(FULL_BATCH, tests)
+            outcome.findings.append(f"{name}, test beside {FULL_BATCH}, in points: {beside}.")
+        outcome.figures[name] = [
+            cost_chart(
+                {method: (each.seconds, each.test) for method, each in found.items()},
+                "seconds of training",
+                title=name,
+            ),
+            cost_chart(
+                {method: (_megabytes(each.step_bytes), each.test) for method, each in found.items()},
+                "memory of a step, MB",
+                title=name,
+            ),
+        ]
+        scale.keep(outcome)
+    return outcome
+
+
+def steps_a_round(graph: Graph) -> int:
+    """As many as an epoch has of the batches that are chosen where nothing is said.
+
+    >>> import lmc
+    >>> steps_a_round(lmc.synthetic(nodes=2000))
+    2
+    """
+    parts, per_batch, _ = choose_batches(graph.num_nodes)
+    return -(-parts // per_batch)
+
+
+def suited(method: str, graph: Graph) -> Tree:
+    """A method with options for as many steps an epoch as those have whose batches are clusters.
+
+    Training nodes of a step are an equal share of them. A layer draws as many nodes as a step has training
+    nodes, and no fewer than FastGCN's paper has. A subgraph has the share of all nodes, as walks of three.
+
+    >>> import lmc
+    >>> suited("ladies", lmc.synthetic(nodes=2000))
+    {'name': 'ladies', 'batch_size': 500, 'sizes': [500]}
+    """
+    steps = steps_a_round(graph)
+    targets = -(-int(graph.train_mask.sum()) // steps)
+    drawn = graph.num_nodes // (3 * steps) if method == "saint" else targets
+    return {"name": method, **understood(method, {"batch_size": drawn, "sizes": [max(400, targets)]})}
+
+
+def trained_as_long(
+    graph: Graph, tree: Tree, rounds: int, seeds: Sequence[int], rates: Sequence[float], searched: int
+) -> Found:
+    """Runs of as many steps, whatever an epoch of the method has, and evaluated as often."""
+    config = Config.of(tree)
+    options = TrainingOptions(**config.training)
+    an_epoch = config.build_estimator().make_sampler(graph, options.batches).steps
+    epochs = max(1, round(rounds * steps_a_round(graph) / an_epoch))
+    evaluated = merged(tree, {"training": {"evaluate_every": max(1, round(epochs / rounds))}})
+    train = partial(_run, graph, evaluated, epochs)
+    rate, results = best_rate(train, rates, seeds, searched)
+    return Found(
+        rate,
+        epochs * an_epoch,
+        at_best(results, "test"),
+        MeanOfRuns([result.seconds for result in results]),
+        mean_of([step_memory_of(result.history) for result in results]),
+    )
+
+
+def _run(graph: Graph, tree: Tree, epochs: int, rate: float, seed: int) -> Result:
+    return trained(graph, tree, seed, lr=rate, epochs=epochs)
+
+
+def _cells(found: Found) -> list[Value]:
+    step = 1e3 * found.seconds.mean / found.steps
+    return [f"{found.rate:g}", found.steps, found.test, found.seconds, step, _megabytes(found.step_bytes)]
+
+
+def _megabytes(held: MeanOfRuns | None) -> MeanOfRuns | None:
+    return None if held is None else MeanOfRuns([each / 1e6 for each in held.values])
+
+
+def _about(rates: Sequence[float]) -> list[str]:
+    """How the comparison is made, a sentence each."""
+    tried = " or ".join(f"{rate:g}" for rate in rates)
+    return [
+        "The paper has no such table. Every method trains with the same number of steps: as many as there are"
+        " batches of clusters in the rounds that are stated. Full batch, whose step is an epoch, so has more"
+        " epochs; the others see each training node about as often.",
+        "A batch is the same share of the graph, or of its training nodes; settings state the options.",
+        f"The learning rate is {tried}, whichever has the higher validation accuracy on one or two seeds.",
+        "Seconds are those of steps: without evaluation, and without what is done once before them, such as"
+        " cutting the graph or counting subgraphs.",
+        "Memory of a step is what comes on top of features, graph and histories, in the second epoch. That of"
+        " the process is all of it, in a process of its own.",
+        "Where a graph has no split, 60 % of its nodes train and 20 % validate, drawn once.",
+    ]

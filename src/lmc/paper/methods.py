@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 from lmc.batching.choice import choose_batches
 from lmc.bench.run import process_peaks_of
+from lmc.checks import counted
 from lmc.data.graph import Graph
 from lmc.paper.figures import cost_chart
 from lmc.paper.outcome import Outcome, ResultTable, Value, against, ranked
@@ -31,7 +32,6 @@ from lmc.training.options import TrainingOptions
 from lmc.training.records import Result, step_memory_of
 
 GRAPHS = ("cora", "citeseer", "pubmed", "amazon_photo", "arxiv")
-RATES = (1e-2, 3e-3)
 FULL_BATCH = METHODS["gd"].title
 HEADS = [
     "method",
@@ -45,6 +45,21 @@ HEADS = [
 ]
 
 
+ABOUT = (
+    "The paper has no such table. Every method trains with the same number of steps: as many as there are"
+    " batches of clusters in the rounds that are stated. Full batch, whose step is an epoch, so has more"
+    " epochs; the others see each training node about as often.",
+    "A batch is the same share of the graph, or of its training nodes; settings state the options.",
+    "The learning rate is one of two, whichever has the higher validation accuracy on the seeds that are"
+    " searched.",
+    "Seconds are those of steps: without evaluation, and without what is done once before them, such as"
+    " cutting the graph or counting subgraphs.",
+    "Memory of a step is what comes on top of features, graph and histories, in the second epoch. That of the"
+    " process is all of it, in a process of its own.",
+    "Where a graph has no split, 60 % of its nodes train and 20 % validate, drawn once.",
+)
+
+
 class Budget(NamedTuple):
     """What every method has on a graph.
 
@@ -52,16 +67,23 @@ class Budget(NamedTuple):
         settings: the model and its training, with the batches that are chosen where nothing is said.
         rounds: a round is as many steps as an epoch of those batches has, and an evaluation.
         runs: how many, each with its own seed.
-        searched: of them, those by which a learning rate is chosen.
+        rates: learning rates to choose from.
+        searched: of the runs, those by which one is chosen.
     """
 
     settings: Tree
     rounds: int
     runs: int
+    rates: tuple[float, ...]
     searched: int
 
+    def scaled(self, scale: Scale) -> Budget:
+        """As much of it as is asked for."""
+        runs, rates = len(scale.seeds(self.runs)), self.rates[:1] if scale.quick else self.rates
+        return self._replace(rounds=scale.epochs_of(self.rounds), runs=runs, rates=rates)
 
-SMALL = Budget(with_chosen_batches(SETTINGS), rounds=200, runs=5, searched=2)
+
+SMALL = Budget(with_chosen_batches(SETTINGS), rounds=100, runs=5, rates=(1e-2, 3e-2), searched=2)
 LARGE = Budget(
     {
         "data": {"name": "arxiv"},
@@ -71,6 +93,7 @@ LARGE = Budget(
     },
     rounds=10,
     runs=3,
+    rates=(1e-2, 3e-3),
     searched=1,
 )
 LEAST_LARGE = 100_000
@@ -89,18 +112,17 @@ class Found(NamedTuple):
 
 def methods(scale: Scale) -> Outcome:
     """Test accuracy at the best validation epoch, in per cent, beside the seconds and the memory it took."""
-    graphs, rates = scale.graphs(*GRAPHS), RATES[:1] if scale.quick else RATES
-    outcome = Outcome({"learning rates": rates}, _about(rates))
-    for name, graph in graphs.items():
+    outcome = Outcome({}, list(ABOUT))
+    for name, graph in scale.graphs(*GRAPHS).items():
         is_large = graph.num_nodes >= LEAST_LARGE
         budget, graph = (LARGE, graph) if is_large else (SMALL, row_normalized(graph))
-        rounds, seeds = scale.epochs_of(budget.rounds), scale.seeds(budget.runs)
+        budget = budget.scaled(scale)
         trees = {
             METHODS[method].title: with_method(budget.settings, suited(method, graph))
             for method in scale.methods or TRAINING_METHODS
         }
         found = {
-            method: trained_as_long(graph, tree, rounds, seeds, rates, budget.searched)
+            method: trained_within(budget, graph, tree)
             for method, tree in with_progress(trees.items(), f"methods on {name}")
         }
         jobs = {method: job_of(tree, name, scale.root) for method, tree in trees.items()}
@@ -108,34 +130,30 @@ def methods(scale: Scale) -> Outcome:
         for method, tree in trees.items():
             if tree["model"] != budget.settings["model"]:
                 outcome.differences.append(f"{name}: {method} has a model of its own, {tree['model']}.")
-        outcome.settings[name] = {
-            **budget.settings,
-            "rounds": rounds,
-            "steps a round": steps_a_round(graph),
-            "runs": len(seeds),
-            "methods": [tree["method"] for tree in trees.values()],
-        }
-        rows = [[method, *_cells(each), process[method] / 1e6] for method, each in found.items()]
-        outcome.tables.append(ResultTable(f"{name}, {len(seeds)} runs each", HEADS, rows, digits=1))
-        tests = {method: each.test for method, each in found.items()}
-        outcome.findings.append(f"{name}: {ranked(tests)}.")
-        if FULL_BATCH in tests:
-            beside = against(FULL_BATCH, tests)
-            outcome.findings.append(f"{name}, test beside {FULL_BATCH}, in points: {beside}.")
-        outcome.figures[name] = [
-            cost_chart(
-                {method: (each.seconds, each.test) for method, each in found.items()},
-                "seconds of training",
-                title=name,
-            ),
-            cost_chart(
-                {method: (_megabytes(each.step_bytes), each.test) for method, each in found.items()},
-                "memory of a step, MB",
-                title=name,
-            ),
-        ]
+        options = {"steps a round": steps_a_round(graph), "methods": [t["method"] for t in trees.values()]}
+        outcome.settings[name] = budget._asdict() | options
+        _add(outcome, name, f"{name}, mean of {counted(budget.runs, 'run')}", found, process)
         scale.keep(outcome)
     return outcome
+
+
+def _add(
+    outcome: Outcome, name: str, title: str, found: Mapping[str, Found], process: Mapping[str, int]
+) -> None:
+    """The table of a graph, what it says, and a figure."""
+    rows = [[method, *_cells(each), process[method] / 1e6] for method, each in found.items()]
+    outcome.tables.append(ResultTable(title, HEADS, rows, digits=1))
+    tests = {method: each.test for method, each in found.items()}
+    outcome.findings.append(f"{name}: {ranked(tests)}.")
+    if FULL_BATCH in tests:
+        beside = against(FULL_BATCH, tests)
+        outcome.findings.append(f"{name}, test beside {FULL_BATCH}, in points: {beside}.")
+    seconds = {method: (each.seconds, each.test) for method, each in found.items()}
+    memory = {method: (_megabytes(each.step_bytes), each.test) for method, each in found.items()}
+    outcome.figures[name] = [
+        cost_chart(seconds, "seconds of training", title=name),
+        cost_chart(memory, "memory of a step, MB", title=name),
+    ]
 
 
 def steps_a_round(graph: Graph) -> int:
@@ -165,17 +183,15 @@ def suited(method: str, graph: Graph) -> Tree:
     return {"name": method, **understood(method, {"batch_size": drawn, "sizes": [max(400, targets)]})}
 
 
-def trained_as_long(
-    graph: Graph, tree: Tree, rounds: int, seeds: Sequence[int], rates: Sequence[float], searched: int
-) -> Found:
-    """Runs of as many steps, whatever an epoch of the method has, and evaluated as often."""
+def trained_within(budget: Budget, graph: Graph, tree: Tree) -> Found:
+    """Runs of as many steps as the budget has, however many an epoch of the method has."""
     config = Config.of(tree)
     options = TrainingOptions(**config.training)
     an_epoch = config.build_estimator().make_sampler(graph, options.batches).steps
-    epochs = max(1, round(rounds * steps_a_round(graph) / an_epoch))
-    evaluated = merged(tree, {"training": {"evaluate_every": max(1, round(epochs / rounds))}})
+    epochs = max(1, round(budget.rounds * steps_a_round(graph) / an_epoch))
+    evaluated = merged(tree, {"training": {"evaluate_every": max(1, round(epochs / budget.rounds))}})
     train = partial(_run, graph, evaluated, epochs)
-    rate, results = best_rate(train, rates, seeds, searched)
+    rate, results = best_rate(train, budget.rates, range(budget.runs), budget.searched)
     return Found(
         rate,
         epochs * an_epoch,
@@ -196,20 +212,3 @@ def _cells(found: Found) -> list[Value]:
 
 def _megabytes(held: MeanOfRuns | None) -> MeanOfRuns | None:
     return None if held is None else MeanOfRuns([each / 1e6 for each in held.values])
-
-
-def _about(rates: Sequence[float]) -> list[str]:
-    """How the comparison is made, a sentence each."""
-    tried = " or ".join(f"{rate:g}" for rate in rates)
-    return [
-        "The paper has no such table. Every method trains with the same number of steps: as many as there are"
-        " batches of clusters in the rounds that are stated. Full batch, whose step is an epoch, so has more"
-        " epochs; the others see each training node about as often.",
-        "A batch is the same share of the graph, or of its training nodes; settings state the options.",
-        f"The learning rate is {tried}, whichever has the higher validation accuracy on one or two seeds.",
-        "Seconds are those of steps: without evaluation, and without what is done once before them, such as"
-        " cutting the graph or counting subgraphs.",
-        "Memory of a step is what comes on top of features, graph and histories, in the second epoch. That of"
-        " the process is all of it, in a process of its own.",
-        "Where a graph has no split, 60 % of its nodes train and 20 % validate, drawn once.",
-    ]

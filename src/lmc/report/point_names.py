@@ -46,7 +46,8 @@ def _places(axes: Axes, line: Line) -> Iterator[tuple[float, float, Bbox]]:
 
     written = axes.text(0, 0, line.name, fontsize="small")
     pixels = _pixels(axes)
-    width, height = written.get_window_extent().size / pixels
+    box = written.get_window_extent()
+    width, height = box.width / pixels, box.height / pixels
     written.remove()
     x, y = axes.transData.transform((line.x[0], line.y[0])) / pixels
     for distance in _DISTANCES:
@@ -59,8 +60,10 @@ def _places(axes: Axes, line: Line) -> Iterator[tuple[float, float, Bbox]]:
 
 def _hidden(axes: Axes, box: Bbox, taken: Sequence[Bbox]) -> int:
     """How much a name there would hide, or lose beyond the axes: 0 for nothing."""
-    beyond = box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
-    return len(taken) * beyond + box.count_overlaps(taken)
+    beyond: bool = (
+        box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
+    )
+    return len(taken) * beyond + sum(box.overlaps(other) for other in taken)
 
 
 def _marks(axes: Axes, line: Line) -> list[Bbox]:
@@ -84,4 +87,4 @@ def _around(axes: Axes, line: Line, points: float) -> Bbox:
 
 def _pixels(axes: Axes) -> float:
     """Of a point, 1/72 inch."""
-    return axes.get_figure(root=True).dpi * _POINT
+    return axes.figure.dpi * _POINT

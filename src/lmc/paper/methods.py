@@ -46,10 +46,11 @@ HEADS = [
 
 
 ABOUT = (
-    "The paper has no such table. Every method trains with the same number of steps: as many as there are"
-    " batches of clusters in the rounds that are stated. Full batch, whose step is an epoch, so has more"
-    " epochs; the others see each training node about as often.",
-    "A batch is the same share of the graph, or of its training nodes; settings state the options.",
+    "The paper has no such table. Every method makes the same number of steps, as far as they come in whole"
+    " epochs. Full batch, whose step is an epoch, so has many epochs; the others see each training node"
+    " about as often as each other.",
+    "A batch is the same share of the graph, or of its training nodes: as many steps an epoch as the clusters"
+    " have that are chosen where nothing is said. After as many steps (a round), there is an evaluation.",
     "The learning rate is one of two, whichever has the higher validation accuracy on the seeds that are"
     " searched.",
     "Seconds are those of steps: without evaluation, and without what is done once before them, such as"
@@ -65,39 +66,41 @@ class Budget(NamedTuple):
 
     Attributes:
         settings: the model and its training, with the batches that are chosen where nothing is said.
-        rounds: a round is as many steps as an epoch of those batches has, and an evaluation.
-        runs: how many, each with its own seed.
         rates: learning rates to choose from.
-        searched: of the runs, those by which one is chosen.
+        steps: of a run.
+        runs: how many, each with its own seed.
+        searched: of the runs, those by which a learning rate is chosen.
     """
 
     settings: Tree
-    rounds: int
-    runs: int
     rates: tuple[float, ...]
+    steps: int
+    runs: int
     searched: int
 
-    def scaled(self, scale: Scale) -> Budget:
-        """As much of it as is asked for."""
-        runs, rates = len(scale.seeds(self.runs)), self.rates[:1] if scale.quick else self.rates
-        return self._replace(rounds=scale.epochs_of(self.rounds), runs=runs, rates=rates)
+    def scaled(self, scale: Scale, a_round: int) -> Budget:
+        """As much of it as is asked for; an epoch of `--epochs` is a round of so many steps."""
+        rounds = scale.epochs_of(round(self.steps / a_round))
+        rates = self.rates[:1] if scale.quick else self.rates
+        return self._replace(steps=rounds * a_round, runs=len(scale.seeds(self.runs)), rates=rates)
 
 
-SMALL = Budget(with_chosen_batches(SETTINGS), rounds=100, runs=5, rates=(1e-2, 3e-2), searched=2)
-LARGE = Budget(
+FEW_LABELS = Budget(with_chosen_batches(SETTINGS), rates=(1e-2, 3e-2), steps=200, runs=5, searched=2)
+MANY_LABELS = Budget(
     {
         "data": {"name": "arxiv"},
         "model": {"name": "gcn", "hidden": 128, "layers": 3, "dropout": 0.5, "norm": "batch"},
         "method": {"name": "lmc"},
         "training": {"scheduler": "cosine"},
     },
-    rounds=10,
-    runs=3,
     rates=(1e-2, 3e-3),
-    searched=1,
+    steps=160,
+    runs=5,
+    searched=2,
 )
-LEAST_LARGE = 100_000
-"""Nodes of a graph that has the larger model, and fewer rounds."""
+LARGE = MANY_LABELS._replace(runs=3, searched=1)
+MANY, LEAST_LARGE = 1_000, 100_000
+"""From how many training nodes on they are many; from how many nodes on a graph is large."""
 
 
 class Found(NamedTuple):
@@ -114,15 +117,16 @@ def methods(scale: Scale) -> Outcome:
     """Test accuracy at the best validation epoch, in per cent, beside the seconds and the memory it took."""
     outcome = Outcome({}, list(ABOUT))
     for name, graph in scale.graphs(*GRAPHS).items():
-        is_large = graph.num_nodes >= LEAST_LARGE
-        budget, graph = (LARGE, graph) if is_large else (SMALL, row_normalized(graph))
-        budget = budget.scaled(scale)
+        budget = budget_of(graph)
+        graph = row_normalized(graph) if budget is FEW_LABELS else graph
+        a_round = steps_a_round(graph)
+        budget = budget.scaled(scale, a_round)
         trees = {
             METHODS[method].title: with_method(budget.settings, suited(method, graph))
             for method in scale.methods or TRAINING_METHODS
         }
         found = {
-            method: trained_within(budget, graph, tree)
+            method: trained_within(budget, a_round, graph, tree)
             for method, tree in with_progress(trees.items(), f"methods on {name}")
         }
         jobs = {method: job_of(tree, name, scale.root) for method, tree in trees.items()}
@@ -130,8 +134,8 @@ def methods(scale: Scale) -> Outcome:
         for method, tree in trees.items():
             if tree["model"] != budget.settings["model"]:
                 outcome.differences.append(f"{name}: {method} has a model of its own, {tree['model']}.")
-        options = {"steps a round": steps_a_round(graph), "methods": [t["method"] for t in trees.values()]}
-        outcome.settings[name] = budget._asdict() | options
+        options = [tree["method"] for tree in trees.values()]
+        outcome.settings[name] = budget._asdict() | {"steps a round": a_round, "methods": options}
         _add(outcome, name, f"{name}, mean of {counted(budget.runs, 'run')}", found, process)
         scale.keep(outcome)
     return outcome
@@ -154,6 +158,13 @@ def _add(
         cost_chart(seconds, "seconds of training", title=name),
         cost_chart(memory, "memory of a step, MB", title=name),
     ]
+
+
+def budget_of(graph: Graph) -> Budget:
+    """Kipf and Welling's model for few labels, a larger one for many; fewer runs on a large graph."""
+    if graph.num_nodes >= LEAST_LARGE:
+        return LARGE
+    return MANY_LABELS if int(graph.train_mask.sum()) >= MANY else FEW_LABELS
 
 
 def steps_a_round(graph: Graph) -> int:
@@ -183,13 +194,13 @@ def suited(method: str, graph: Graph) -> Tree:
     return {"name": method, **understood(method, {"batch_size": drawn, "sizes": [max(400, targets)]})}
 
 
-def trained_within(budget: Budget, graph: Graph, tree: Tree) -> Found:
-    """Runs of as many steps as the budget has, however many an epoch of the method has."""
+def trained_within(budget: Budget, a_round: int, graph: Graph, tree: Tree) -> Found:
+    """Runs of the budget's steps, however many an epoch of the method has; evaluated after each round."""
     config = Config.of(tree)
     options = TrainingOptions(**config.training)
     an_epoch = config.build_estimator().make_sampler(graph, options.batches).steps
-    epochs = max(1, round(budget.rounds * steps_a_round(graph) / an_epoch))
-    evaluated = merged(tree, {"training": {"evaluate_every": max(1, round(epochs / budget.rounds))}})
+    epochs = max(1, round(budget.steps / an_epoch))
+    evaluated = merged(tree, {"training": {"evaluate_every": max(1, round(a_round / an_epoch))}})
     train = partial(_run, graph, evaluated, epochs)
     rate, results = best_rate(train, budget.rates, range(budget.runs), budget.searched)
     return Found(

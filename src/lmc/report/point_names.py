@@ -60,10 +60,9 @@ def _places(axes: Axes, line: Line) -> Iterator[tuple[float, float, Bbox]]:
 
 def _hidden(axes: Axes, box: Bbox, taken: Sequence[Bbox]) -> int:
     """How much a name there would hide, or lose beyond the axes: 0 for nothing."""
-    beyond: bool = (
-        box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
-    )
-    return len(taken) * beyond + sum(box.overlaps(other) for other in taken)
+    within = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
+    within = within and axes.bbox.containsy(box.y0) and axes.bbox.containsy(box.y1)
+    return len(taken) * (not within) + sum(bool(box.overlaps(other)) for other in taken)
 
 
 def _marks(axes: Axes, line: Line) -> list[Bbox]:

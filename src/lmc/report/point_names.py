@@ -4,65 +4,89 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lmc.report.charts import Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.path import Path
     from matplotlib.transforms import Bbox
 
-_DISTANCES = (7, 15, 24, 35, 48, 63, 80)  # points from the middle of a mark to the edge of its name
+_NEAR = 7  # points from the middle of a mark to the edge of its name
+_DISTANCES = (_NEAR, 15, 24, 35, 48, 63, 80)  # beyond the first, a line leads from the mark to the name
 _ANGLES = (0, 180, 90, 270, *range(45, 360, 90), *range(20, 360, 40))  # degrees, the best first
-_NEAR = _DISTANCES[0]  # beyond it, a line leads from the name to its mark
 _MARK = 4.5  # points from the middle of a mark to its edge
-_POINT = 1 / 72  # inches
+
+
+class Place(NamedTuple):
+    """Where a name may be.
+
+    Attributes:
+        right: points from the middle of the mark to that of the name.
+        up: the same, upwards.
+        box: of the name, in pixels.
+        leader: the line from the mark to the name, in pixels; None where it is near.
+    """
+
+    right: float
+    up: float
+    box: Bbox
+    leader: Path | None
 
 
 def write_names(axes: Axes, lines: Sequence[Line]) -> None:
     """At the first point of each line, in its colour, once it is known where points are drawn."""
-    taken = [box for line in lines for box in _marks(axes, line)]
+    marks = [box for line in lines for box in _marks(axes, line)]
+    taken: list[Place] = []
     for line in lines:
-        right, up, box = min(_places(axes, line), key=lambda place: _hidden(axes, place[2], taken))
-        taken.append(box)
-        leads = {"arrowstyle": "-", "color": line.style.colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+        place = min(_places(axes, line), key=lambda each: _hidden(axes, each, marks, taken))
+        taken.append(place)
+        leader = {"arrowstyle": "-", "color": line.style.colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
         name = axes.annotate(
             line.name,
             (line.x[0], line.y[0]),
-            (right, up),
+            (place.right, place.up),
             textcoords="offset points",
             color=line.style.colour,
             fontsize="small",
             ha="center",
             va="center",
-            arrowprops=None if box.overlaps(_around(axes, line, _NEAR + 1)) else leads,
+            arrowprops=None if place.leader is None else leader,
         )
         name.set_in_layout(False)
 
 
-def _places(axes: Axes, line: Line) -> Iterator[tuple[float, float, Bbox]]:
-    """How far right and up the middle of a name may be from its point, and its box; the best first."""
+def _places(axes: Axes, line: Line) -> Iterator[Place]:
+    """Around the first point, the best first."""
+    from matplotlib.path import Path
     from matplotlib.transforms import Bbox
 
     written = axes.text(0, 0, line.name, fontsize="small")
-    pixels = _pixels(axes)
-    box = written.get_window_extent()
+    box, pixels = written.get_window_extent(), _pixels(axes)
     width, height = box.width / pixels, box.height / pixels
     written.remove()
-    x, y = axes.transData.transform((line.x[0], line.y[0])) / pixels
+    x, y = axes.transData.transform((line.x[0], line.y[0]))
     for distance in _DISTANCES:
         for angle in _ANGLES:
             cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
             right, up = cosine * (distance + width / 2), sine * (distance + height / 2)
-            edges = (x + right - width / 2, y + up - height / 2, x + right + width / 2, y + up + height / 2)
-            yield right, up, Bbox.from_extents(*(edge * pixels for edge in edges))
+            middle = (x + right * pixels, y + up * pixels)
+            corner = (middle[0] - box.width / 2, middle[1] - box.height / 2)
+            leader = None if distance == _NEAR else Path([(x, y), middle])
+            yield Place(right, up, Bbox.from_bounds(*corner, box.width, box.height), leader)
 
 
-def _hidden(axes: Axes, box: Bbox, taken: Sequence[Bbox]) -> int:
+def _hidden(axes: Axes, place: Place, marks: Sequence[Bbox], taken: Sequence[Place]) -> int:
     """How much a name there would hide, or lose beyond the axes: 0 for nothing."""
-    within = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
-    within = within and axes.bbox.containsy(box.y0) and axes.bbox.containsy(box.y1)
-    return len(taken) * (not within) + sum(bool(box.overlaps(other)) for other in taken)
+    within = all(axes.bbox.contains(*corner) for corner in place.box.corners())
+    hides = sum(bool(place.box.overlaps(box)) for box in [*marks, *(each.box for each in taken)])
+    crossed = sum(_crosses(place.leader, each.box) + _crosses(each.leader, place.box) for each in taken)
+    return hides + crossed + (0 if within else len(marks))
+
+
+def _crosses(leader: Path | None, box: Bbox) -> bool:
+    return leader is not None and bool(leader.intersects_bbox(box))
 
 
 def _marks(axes: Axes, line: Line) -> list[Bbox]:
@@ -71,19 +95,11 @@ def _marks(axes: Axes, line: Line) -> list[Bbox]:
 
     x, y, deviation = line.x[0], line.y[0], 0.0 if line.deviation is None else line.deviation[0]
     (middle, below), (_, above) = axes.transData.transform([(x, y - deviation), (x, y + deviation)])
-    edge = _MARK / 2 * _pixels(axes)
-    return [_around(axes, line, _MARK), Bbox.from_extents(middle - edge, below, middle + edge, above)]
-
-
-def _around(axes: Axes, line: Line, points: float) -> Bbox:
-    """A square around a line's first point."""
-    from matplotlib.transforms import Bbox
-
-    x, y = axes.transData.transform((line.x[0], line.y[0]))
-    edge = points * _pixels(axes)
-    return Bbox.from_extents(x - edge, y - edge, x + edge, y + edge)
+    edge, centre = _MARK * _pixels(axes), (below + above) / 2
+    mark = Bbox.from_extents(middle - edge, centre - edge, middle + edge, centre + edge)
+    return [mark, Bbox.from_extents(middle - edge / 2, below, middle + edge / 2, above)]
 
 
 def _pixels(axes: Axes) -> float:
     """Of a point, 1/72 inch."""
-    return axes.figure.dpi * _POINT
+    return axes.figure.dpi / 72

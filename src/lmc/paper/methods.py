@@ -186,7 +186,7 @@ def suited(method: str, graph: Graph) -> Tree:
 
     >>> import lmc
     >>> suited("ladies", lmc.synthetic(nodes=2000))
-    {'name': 'ladies', 'batch_size': 500, 'sizes': [500]}
+    {'name': 'ladies', 'batch_size': 501, 'sizes': [501]}
     """
     steps = steps_a_round(graph)
     targets = -(-int(graph.train_mask.sum()) // steps)

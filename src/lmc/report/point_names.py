@@ -23,12 +23,14 @@ class Place(NamedTuple):
     """Where a name may be.
 
     Attributes:
+        distance: points from the middle of the mark to the edge of the name.
         right: points from the middle of the mark to that of the name.
         up: the same, upwards.
         box: of the name, in pixels.
         leader: the line from the mark to the name, in pixels; None where it is near.
     """
 
+    distance: float
     right: float
     up: float
     box: Bbox
@@ -40,7 +42,7 @@ def write_names(axes: Axes, lines: Sequence[Line]) -> None:
     marks = [box for line in lines for box in _marks(axes, line)]
     taken: list[Place] = []
     for line in lines:
-        place = min(_places(axes, line), key=lambda each: _hidden(axes, each, marks, taken))
+        place = min(_places(axes, line), key=lambda each: _cost(axes, each, marks, taken))
         taken.append(place)
         leader = {"arrowstyle": "-", "color": line.style.colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
         name = axes.annotate(
@@ -74,15 +76,15 @@ def _places(axes: Axes, line: Line) -> Iterator[Place]:
             middle = (x + right * pixels, y + up * pixels)
             corner = (middle[0] - box.width / 2, middle[1] - box.height / 2)
             leader = None if distance == _NEAR else Path([(x, y), middle])
-            yield Place(right, up, Bbox.from_bounds(*corner, box.width, box.height), leader)
+            yield Place(distance, right, up, Bbox.from_bounds(*corner, box.width, box.height), leader)
 
 
-def _hidden(axes: Axes, place: Place, marks: Sequence[Bbox], taken: Sequence[Place]) -> int:
-    """How much a name there would hide, or lose beyond the axes: 0 for nothing."""
-    within = all(axes.bbox.contains(*corner) for corner in place.box.corners())
-    hides = sum(bool(place.box.overlaps(box)) for box in [*marks, *(each.box for each in taken)])
+def _cost(axes: Axes, place: Place, marks: Sequence[Bbox], taken: Sequence[Place]) -> float:
+    """Rather far away than across a leader, and anything rather than hiding a mark or a name."""
+    beyond = sum(not axes.bbox.contains(*corner) for corner in place.box.corners())
+    hidden = sum(bool(place.box.overlaps(box)) for box in [*marks, *(each.box for each in taken)])
     crossed = sum(_crosses(place.leader, each.box) + _crosses(each.leader, place.box) for each in taken)
-    return hides + crossed + (0 if within else len(marks))
+    return 10 * (beyond + hidden) + 2 * crossed + place.distance / 20
 
 
 def _crosses(leader: Path | None, box: Bbox) -> bool:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from matplotlib.text import Text
 
 import lmc
 from html_page import Page
@@ -333,3 +334,23 @@ def test_the_command_writes_the_page(run, tmp_path):
     done = CliRunner().invoke(program, ["report", str(tmp_path / "nowhere")])
     assert done.exit_code == 2
     assert "no such run folder" in done.output
+
+
+def test_names_at_points_hide_nothing():
+    """Twelve points in a heap, with long names: each is written, beside points and other names."""
+    marks = [
+        charts.Line(f"method {i}", charts.Style.of(i), [10 + i % 4], [70 + i / 20], [0.1], joined=False)
+        for i in range(12)
+    ]
+    chart = charts.Chart("seconds", "accuracy", marks, x_decades=True, names_at_points=True)
+    figure = drawing.figure_of([chart, chart])
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert axes.get_legend() is None
+        assert [text.get_text() for text in axes.texts] == [line.name for line in marks]
+        boxes = [Text.get_window_extent(text) for text in axes.texts]
+        points = axes.transData.transform([(line.x[0], line.y[0]) for line in marks])
+        for box in boxes:
+            assert box.count_overlaps(boxes) == 1, "itself"
+            assert not any(box.contains(*point) for point in points)
+            assert axes.bbox.count_contains(box.corners()) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from lmc.cli.paths import FOLDER
 @click.argument("name", required=False)
 @click.option("--list", "listed", is_flag=True, help="Say which experiments there are.")
 @click.option("--all", "everything", is_flag=True, help="Run all of them, and write one page.")
-@click.option("--data", default=None, help="A graph other than the experiment's own.")
+@click.option("--data", multiple=True, help="A graph other than the experiment's own; may be repeated.")
 @click.option("--root", default=None, help="Folder to look for graphs in.")
 @click.option("--epochs", type=click.IntRange(1), default=None, help="Epochs of every run.")
 @click.option("--runs", type=click.IntRange(1), default=None, help="Runs, each with its own seed.")
 @click.option("--model", default=None, help="gcn or gcnii, where an experiment has both.")
+@click.option("--method", "methods", multiple=True, help="One of them, in methods; may be repeated.")
 @click.option(
     "--clusters",
     type=click.IntRange(1, 80),
@@ -45,7 +47,7 @@ def command(name: str | None, listed: bool, everything: bool, out: Path, **scale
     names = list(EXPERIMENTS) if everything else [one_of("NAME", str(name), list(EXPERIMENTS))]
     outcomes = {}
     for each in names:
-        outcomes[each] = EXPERIMENTS[each].run(Scale(**scale))
+        outcomes[each] = EXPERIMENTS[each].run(Scale(**scale, keep=partial(write, out, each)))
         file = write(out, each, outcomes[each])
         Console().print(*(table.markdown() for table in outcomes[each].tables), sep="\n\n", markup=False)
         print(file)

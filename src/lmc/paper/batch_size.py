@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from lmc.data.graph import Graph
 from lmc.paper import numbers
@@ -17,6 +17,7 @@ from lmc.paper.setup import (
     Tree,
     about_data,
     at_best,
+    best_rate,
     best_val,
     curves_of,
     settings_of,
@@ -68,8 +69,8 @@ def batch_size(scale: Scale) -> Outcome:
             found: dict[str, list[Result]] = {}
             chosen = {}
             for method, given in COMPARED.items():
-                run = with_method(settings, given)
-                chosen[method], found[method] = _searched(graph, run, size, epochs, seeds, rates)
+                train = partial(_run, graph, with_method(settings, given), size, epochs)
+                chosen[method], found[method] = best_rate(train, rates, seeds, SEARCHED)
             outcome.curves[f"{name}, {size}"] = curves_of(found)
             common = min(best_val(result) for results in found.values() for result in results)
             first = {
@@ -100,24 +101,8 @@ def _finding(
     return f"{size} of {PARTS}: epochs until val {100 * goal:.2f} %: {needed}."
 
 
-def _searched(
-    graph: Graph, run: Tree, size: int, epochs: int, seeds: Sequence[int], rates: Sequence[float]
-) -> tuple[float, list[Result]]:
-    """The learning rate that is best on average, since that of one run is luck; and all runs with it."""
-
-    def runs(rate: float, seeds: Sequence[int]) -> list[Result]:
-        return [
-            trained(graph, run, seed, lr=rate, parts=PARTS, parts_per_batch=size, epochs=epochs)
-            for seed in seeds
-        ]
-
-    found = {rate: runs(rate, seeds[:SEARCHED]) for rate in rates}
-    best = max(found, key=lambda rate: _mean_best(found[rate]))
-    return best, found[best] + runs(best, seeds[SEARCHED:])
-
-
-def _mean_best(results: Sequence[Result]) -> float:
-    return statistics.fmean(map(best_val, results))
+def _run(graph: Graph, tree: Tree, size: int, epochs: int, rate: float, seed: int) -> Result:
+    return trained(graph, tree, seed, lr=rate, parts=PARTS, parts_per_batch=size, epochs=epochs)
 
 
 def _epochs_to(goal: float, results: Sequence[Result]) -> MeanOfRuns:

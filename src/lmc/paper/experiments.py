@@ -11,6 +11,7 @@ from lmc.paper.beta import beta_alpha, beta_score
 from lmc.paper.cost import epoch_time, memory
 from lmc.paper.efficiency import efficiency
 from lmc.paper.gradient_errors import gradient_errors
+from lmc.paper.methods import methods
 from lmc.paper.outcome import Outcome
 from lmc.paper.prediction import prediction
 from lmc.paper.setup import Scale
@@ -41,5 +42,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "beta-alpha": Experiment("Appendix, ablation of beta", "LMC over alpha", beta_alpha),
     "beta-score": Experiment("Appendix, ablation of beta", "LMC over the score", beta_score),
     "variance": Experiment("Beyond the paper", "Balanced batches, and the β that is found", variance),
+    "methods": Experiment("Beyond the paper", "Every method on the same graphs", methods),
     "theory": Experiment("Theorems 1 to 3", "The theorems in numbers", theory),
 }

@@ -1,4 +1,4 @@
-"""Charts of experiments: a mean over runs with its deviation as a band, or a value after each epoch."""
+"""Charts of experiments: means over runs with their deviations, by time, by epoch or by what they cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmc.report.charts import Chart, Line, Style
+from lmc.runs.mean_of_runs import MeanOfRuns
 from lmc.training.records import Result
 
 WINDOW = 5
@@ -52,6 +53,23 @@ def epoch_chart(
         for number, (name, values) in enumerate(measured.items())
     ]
     return Chart("epochs", label, lines, whole_x=True, decades=decades)
+
+
+def cost_chart(
+    found: Mapping[str, tuple[MeanOfRuns | None, MeanOfRuns | None]], cost: str, title: str = ""
+) -> Chart:
+    """A point per method: its cost, and its test accuracy with the deviation; none where one is unknown.
+
+    >>> chart = cost_chart({"LMC": (MeanOfRuns([2.0, 4.0]), MeanOfRuns([70.0, 71.0]))}, "seconds")
+    >>> chart.lines[0].x, chart.lines[0].y
+    ([3.0], [70.5])
+    """
+    lines = [
+        Line(method, Style.of(number), [x.mean], [y.mean], deviation=[y.deviation], joined=False)
+        for number, (method, (x, y)) in enumerate(found.items())
+        if x is not None and y is not None
+    ]
+    return Chart(cost, "test accuracy, %", lines, title=title, x_decades=True, names_at_points=True)
 
 
 def _smooth(result: Result, what: Measured, epochs: int) -> NDArray[np.float64]:

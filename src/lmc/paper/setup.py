@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal, TypeVar
@@ -19,6 +20,7 @@ from lmc.data.datasets import is_at_hand
 from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 from lmc.nn.model import Model
+from lmc.paper.outcome import Outcome
 from lmc.runs import registry
 from lmc.runs.config import Config, for_method, merged
 from lmc.runs.mean_of_runs import MeanOfRuns
@@ -53,24 +55,30 @@ class Scale:
     Attributes:
         epochs: of every run.
         runs: how many, each with its own seed.
-        data: the graph, where an experiment has a choice.
-        root: the folder to look for it in.
+        data: graphs other than the experiment's own; none for those.
+        root: the folder to look for them in.
         model: `"gcn"` or `"gcnii"`, where an experiment has both.
+        methods: by their names for `--method`, where an experiment has all of them; none for all.
         clusters: in a batch, where an experiment has several sizes.
         quick: as little as shows that it works.
+        keep: called with what is found so far, where an experiment goes on for long.
     """
 
     epochs: int | None = None
     runs: int | None = None
-    data: str | None = None
+    data: tuple[str, ...] = ()
     root: str | None = None
     model: str | None = None
+    methods: tuple[str, ...] = ()
     clusters: tuple[int, ...] = ()
     quick: bool = False
+    keep: Callable[[Outcome], object] = lambda outcome: None
 
     def __post_init__(self) -> None:
         if self.model is not None:
             one_of("model", self.model, MODELS.values())
+        for name in self.methods:
+            one_of("method", name, registry.TRAINING_METHODS)
 
     def epochs_of(self, full: int) -> int:
         """How many epochs, where all of an experiment has `full`."""
@@ -87,7 +95,7 @@ class Scale:
     def graphs(self, *names: str) -> dict[str, Graph]:
         """Those of the graphs that are at hand; if none is, the first, which may have to be downloaded."""
         if self.data:
-            return {self.data: lmc.load(self.data, self.root)}
+            return {name: lmc.load(name, self.root) for name in self.data}
         found = {}
         for name in names:
             if is_at_hand(name, self.root):
@@ -129,6 +137,22 @@ def trained(
         f"{config.method['name']} seed {seed} {changed}{reached}", highlight=False, soft_wrap=True
     )
     return result
+
+
+def best_rate(
+    train: Callable[[float, int], Result], rates: Sequence[float], seeds: Sequence[int], searched: int
+) -> tuple[float, list[Result]]:
+    """The learning rate that is best on average on the first seeds, and the runs of all seeds with it.
+
+    Args:
+        train: a run with a learning rate and a seed.
+        rates: to choose from.
+        seeds: of the runs.
+        searched: how many of them are to tell, since one run may be luck.
+    """
+    found = {rate: [train(rate, seed) for seed in seeds[:searched]] for rate in rates}
+    best = max(found, key=lambda rate: statistics.fmean(map(best_val, found[rate])))
+    return best, found[best] + [train(best, seed) for seed in seeds[searched:]]
 
 
 def best_val(result: Result) -> float:

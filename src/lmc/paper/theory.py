@@ -21,7 +21,7 @@ ALPHAS = (0.0, 0.4, 1.0)
 
 def theory(scale: Scale) -> Outcome:
     """On a graph small enough for exact gradients, with a GCN without dropout and norm, by plain SGD."""
-    graph = lmc.load(scale.data, scale.root) if scale.data else lmc.synthetic(nodes=3000, features=16)
+    graph = lmc.load(scale.data[0], scale.root) if scale.data else lmc.synthetic(nodes=3000, features=16)
     outcome = Outcome(
         {"graph": repr(graph), "clusters": PARTS, "clusters a batch": PER_BATCH, "model": "GCN 3 x 32"},
         ["The theorems speak of any graph; this is one, small enough for exact gradients."],

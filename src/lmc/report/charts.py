@@ -48,7 +48,7 @@ class Line:
         style: how it looks.
         x: where each value is.
         y: the values.
-        deviation: half the height of a band around each value, or None.
+        deviation: half the height of a band around each value, of a bar at one that is not joined; or None.
         notes: what hovering over each value says, or none.
         best: which of the values is marked as the best, or None.
         joined: whether a line goes from each to the next; without, they are points.
@@ -95,6 +95,7 @@ class Chart:
         title: what tells it from the charts beside it.
         x_decades: whether x is logarithmic.
         x_names: what the places 0, 1, 2, ... of x are called, where they are no numbers.
+        names_at_points: whether the name of a line stands at its first point, instead of in a legend.
     """
 
     x_label: str
@@ -105,6 +106,7 @@ class Chart:
     title: str = ""
     x_decades: bool = False
     x_names: Sequence[str] = ()
+    names_at_points: bool = False
 
     @property
     def is_log(self) -> bool:

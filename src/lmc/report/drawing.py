@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lmc.report.charts import Chart, Line, Style
+from lmc.report.point_names import write_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,9 +46,13 @@ def figure_of(charts: Sequence[Chart]) -> Figure:
         if axes is panels[0] or not alike:
             axes.set_ylabel(chart.y_label, color=TEXT)
         names = [line.name for line in chart.lines]
-        if names not in legends:
+        if names not in legends and not chart.names_at_points:
             axes.legend(fontsize="small", framealpha=0.85, edgecolor="none")
             legends.append(names)
+    figure.draw_without_rendering()  # from now on it is known where points are
+    for axes, chart in zip(panels, charts, strict=True):
+        if chart.names_at_points:
+            write_names(axes, chart.lines)
     return figure
 
 
@@ -92,7 +97,9 @@ def _draw_line(axes: Axes, line: Line) -> None:
     x[gaps] = y[gaps] = np.nan
     joint = "-" if line.joined else "none"
     axes.plot(x, y, **look(line.style), ls=joint, markevery=line.marked(), label=line.name, gid="line")
-    if line.deviation is not None:
+    if line.deviation is not None and not line.joined:
+        axes.errorbar(x, y, line.deviation, ls="none", color=line.style.colour, linewidth=1.2, capsize=2.5)
+    elif line.deviation is not None:
         below, above = y - line.deviation, y + line.deviation
         axes.fill_between(x, below, above, color=line.style.colour, alpha=0.2, linewidth=0)
 
@@ -106,6 +113,8 @@ def _draw_scales(axes: Axes, chart: Chart) -> None:
     elif chart.x_decades:
         axes.set_xscale("log")
         _name_decades(axes.xaxis)
+        if chart.names_at_points:
+            axes.margins(x=0.2, y=0.1)
     else:
         last = max((line.x[i] for line in chart.lines for i in line.drawable()), default=1.0)
         axes.set_xlim(0, last if last > 0 else 1.0)
@@ -128,7 +137,8 @@ def _draw_scales(axes: Axes, chart: Chart) -> None:
 def _name_decades(axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(numticks=_TICKS))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=_STEPS[:-1] if high < 100 * low else (1,), numticks=_TICKS))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
 

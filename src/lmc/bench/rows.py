@@ -89,7 +89,7 @@ def brought(name: str, graph: lmc.Graph) -> Model:
 
 def wrapped_gcn(graph: lmc.Graph) -> lmc.GNN:
     """The same, as a model of PyG that is wrapped."""
-    return lmc.from_pyg(_pyg_gcn(graph, normalize=True))
+    return lmc.from_pyg(pyg_gcn(graph, normalize=True))
 
 
 def gcnii(graph: lmc.Graph) -> lmc.GCNII:
@@ -103,7 +103,7 @@ def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) 
     a = lmc.normalize(graph)
     values = torch.ones(a.num_entries) if a.values is None else a.values
     adjacency = torch.sparse_csr_tensor(a.indptr.long(), a.indices.long(), values, a.shape)
-    model = _pyg_gcn(graph, normalize=False) if architecture == "gcn" else _PyGGCNII(graph)
+    model = pyg_gcn(graph, normalize=False) if architecture == "gcn" else _PyGGCNII(graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
 
     def epoch() -> None:
@@ -120,7 +120,8 @@ def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) 
     return TimedRow(epoch, validate)
 
 
-def _pyg_gcn(graph: lmc.Graph, normalize: bool) -> Any:
+def pyg_gcn(graph: lmc.Graph, normalize: bool) -> Any:
+    """The GCN of the benchmark, in PyG; `normalize`: whether it makes the weights of messages itself."""
     from torch_geometric.nn.models import GCN
 
     sizes = (graph.num_features, HIDDEN, 3, graph.num_classes)

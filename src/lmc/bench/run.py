@@ -15,6 +15,7 @@ from rich.progress import track
 import lmc
 from lmc.batching.samplers import BatchOptions
 from lmc.bench import rows, tables
+from lmc.bench.torch_sampling import pyg_neighbors
 from lmc.bench.worker import Load, Make, Worker
 from lmc.files import write_atomically
 from lmc.runs.environment import environment
@@ -59,6 +60,7 @@ EPOCHS: dict[str, Make] = QUICK | {
         for name in ON_CLUSTERS
     },
     **{METHODS[name].title: _by_name(name) for name in ON_OWN_BATCHES},
+    "neighbour sampling in PyG": pyg_neighbors,
     "preparation": rows.preparation,
 }
 GCNII: dict[str, Make] = {

@@ -62,7 +62,7 @@ def loader_samples(graph: lmc.Graph) -> Iterator[Sample]:
 def torch_samples(graph: lmc.Graph) -> Iterator[Sample]:
     """An epoch of the same in plain torch."""
     targets = graph.train_mask.nonzero()[:, 0]
-    for some in targets[torch.randperm(len(targets))].split(BATCH_SIZE):
+    for some in torch.split(targets[torch.randperm(len(targets))], BATCH_SIZE):
         yield sampled(graph, some, FANOUTS)
 
 
@@ -89,7 +89,7 @@ def sampled(graph: lmc.Graph, targets: Tensor, fanouts: list[int]) -> Sample:
 
 
 def _drawn(graph: lmc.Graph, nodes: Tensor, fanout: int) -> tuple[Tensor, Tensor]:
-    """(drawn,) the place of who hears, and who is heard: the neighbours with a node's lowest random numbers."""
+    """(drawn,) the place of who hears, and who is heard: those of a node with the lowest random numbers."""
     some = graph.sources.take(nodes)
     row, source = some.row_ids().long(), some.indices.long()
     by_chance = torch.rand(len(row)).argsort()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lmc.estimators.lmc import LMC
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.precomputed import Precomputed
+    from lmc.estimators.spider import Spider
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
     from lmc.nn.gcn import GCN
@@ -82,6 +83,7 @@ _MODULE_OF = {
     "Result": "lmc.training.records",
     "Run": "lmc.runs.loaded_run",
     "RunError": "lmc.errors",
+    "Spider": "lmc.estimators.spider",
     "Training": "lmc.training.loop",
     "TrainingOptions": "lmc.training.options",
     "batches": "lmc.batching.samplers",
@@ -134,6 +136,7 @@ __all__ = [
     "Result",
     "Run",
     "RunError",
+    "Spider",
     "Training",
     "TrainingOptions",
     "batches",

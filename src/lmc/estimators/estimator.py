@@ -97,6 +97,11 @@ class Estimator(ABC):
         """Whether halo rows are computed at a step, not only fetched."""
         return False
 
+    @property
+    def passes_over_graph(self) -> bool:
+        """Whether each step reads the whole graph, whatever its batch is."""
+        return False
+
     # -- what a method decides -----------------------------------------------------------------------
 
     def check_batches(self, options: BatchOptions) -> None:

@@ -195,6 +195,14 @@ class ClusterSampler:
         return "large", self._large.parts
 
     @property
+    def in_words(self) -> str | None:
+        """How large its batches are, and why; None where the graph was not cut for it."""
+        if self.choice is None:
+            return None
+        large = f"; each {self._large.every} steps one of {self._large.parts:,}" if self._large else ""
+        return self.choice.reason + large
+
+    @property
     def steps(self) -> int:
         """How many batches an epoch has."""
         return -(-len(self._members) // self.parts_per_batch)
@@ -263,6 +271,11 @@ def ever_outside(sampler: Sampler) -> Tensor | None:
 def choice_of(sampler: Sampler) -> Choice | None:
     """How the graph was cut for its batches, and why; None where it has no clusters of its own making."""
     return sampler.choice if isinstance(sampler, ClusterSampler) else None
+
+
+def batches_in_words(sampler: Sampler) -> str | None:
+    """How large its batches are, and why; None where it has no clusters of its own making."""
+    return sampler.in_words if isinstance(sampler, ClusterSampler) else None
 
 
 def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class Spider(Estimator):
     may have moved them. Both estimates of a batch read the same histories, have the same dropout masks and
     the same draws; only the one at W_k leaves a trace. A step costs two of `inner`, in the memory of one.
 
-    Trained are the parameters that require gradients at `bind`.
+    That holds for parameters that are trained at `bind`; of those thawed later, estimates are plain ones.
 
     Args:
         inner: whose estimates.
@@ -77,7 +77,7 @@ class Spider(Estimator):
         else:
             before = self._at_previous_parameters(batch)  # first: histories are those before the step
             loss, now = self.inner.estimate(batch)
-            estimate = {p: now[p] - before[p] + self._last[p] for p in now.keys() & self._last.keys()}
+            estimate = now | {p: now[p] - before[p] + last for p, last in self._last.items() if p in now}
         if not self.is_frozen:
             for p, last in self._last.items():
                 self._previous[p].copy_(p.detach())

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler, choice_of, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, ever_outside
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -166,7 +166,6 @@ class Training:
             raise
         if self.best.weights is not None:
             self.model.original.load_state_dict(self.best.weights)
-        choice = choice_of(self.sampler)
         return Result(
             self.model,
             self.records,
@@ -174,7 +173,7 @@ class Training:
             self.metric,
             self.stopped,
             self.wall_seconds,
-            None if choice is None else choice.reason,
+            batches_in_words(self.sampler),
         )
 
     def stop(self, reason: str) -> None:

@@ -269,7 +269,7 @@ class Estimator(ABC):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Estimates in this context leave no trace in the estimator."""
+        """Estimates in this context are what they would be outside of it, and leave no trace here."""
         before, self.is_frozen = self.is_frozen, True
         try:
             yield

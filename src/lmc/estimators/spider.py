@@ -144,7 +144,7 @@ class Spider(Estimator):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Estimates in this context leave no trace in the estimator."""
+        """Estimates in this context are what they would be outside of it, and leave no trace here."""
         with super().frozen(), self.inner.frozen():
             yield
 

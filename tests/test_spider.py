@@ -275,6 +275,8 @@ def test_large_batches_come_at_every_third_step_in_the_place_of_others(options):
         for start in range(8):
             rest = list(sampler.epoch(epoch, start))
             assert [b.nodes.tolist() for b in rest] == [b.nodes.tolist() for b in own[start:]]
+    first = torch.cat([batch.nodes for batch in itertools.islice(plain.epoch(0), 2)])
+    assert large[0] != set(clusters[first].tolist())  # an order of their own
     rounds = [large[i : i + 3] for i in range(0, 9, 3)]  # three of four clusters, one is left out
     assert all(len(set.union(*each)) == 12 for each in rounds)
     assert (rounds[0] == rounds[1]) == ("fixed" in options)

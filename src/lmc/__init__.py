@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lmc.estimators.mvs_gnn import MVSGNN
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.precomputed import Precomputed
+    from lmc.estimators.spider import Spider
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
     from lmc.nn.gcn import GCN
@@ -84,6 +85,7 @@ _MODULE_OF = {
     "Result": "lmc.training.records",
     "Run": "lmc.runs.loaded_run",
     "RunError": "lmc.errors",
+    "Spider": "lmc.estimators.spider",
     "Training": "lmc.training.loop",
     "TrainingOptions": "lmc.training.options",
     "batches": "lmc.batching.samplers",
@@ -137,6 +139,7 @@ __all__ = [
     "Result",
     "Run",
     "RunError",
+    "Spider",
     "Training",
     "TrainingOptions",
     "batches",

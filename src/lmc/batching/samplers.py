@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cache, cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -24,9 +24,9 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 
-# Addresses of random orders: which clusters meet in a batch, which batch comes when, and which clusters are
-# offered a change of batches.
-_GROUPS, _TURNS, _OFFERS = 0, 1, 2
+# Addresses of random orders: which clusters meet in a batch, which batch comes when, which clusters are
+# offered a change of batches; and all that for large batches.
+_GROUPS, _TURNS, _OFFERS, _LARGE = 0, 1, 2, 3
 
 
 class Sampler(Protocol):
@@ -70,6 +70,18 @@ class BatchOptions:
         if self.parts is not None and self.parts_per_batch is not None and self.parts_per_batch > self.parts:
             rule = f"must be at most parts={self.parts}; make parts larger or parts_per_batch smaller"
             raise ArgumentError(f"parts_per_batch={self.parts_per_batch}: {rule}")
+
+
+class LargeBatches(NamedTuple):
+    """Which steps have a larger batch, counted from 0 over all epochs: the multiples of `every`.
+
+    Attributes:
+        every: steps from one to the next.
+        parts: clusters in one.
+    """
+
+    every: int
+    parts: int
 
 
 class WholeGraph:
@@ -132,6 +144,7 @@ class ClusterSampler:
         by_cluster = self.clusters.argsort(stable=True)
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
         self.choice: Choice | None = None
+        self._large: LargeBatches | None = None
         self._described: NDArray[np.float64] | None = None
         self.descriptors: ClusterDescriptors | None = None
         by = checks.one_of("balance", balance or "none", Balance)
@@ -161,6 +174,34 @@ class ClusterSampler:
         sampler.choice = choice
         return sampler
 
+    def enlarge(self, every: int, large: int | None = None) -> None:
+        """Have the batch of every so many-th step, the first included, be one of `large` clusters.
+
+        None for as many as `every` other batches have, or all there are. Large batches take the places of
+        others: an epoch has as many steps as before. Every cluster is in as many of them as any other, as far
+        as groups of `large` come out even.
+        """
+        count = len(self._members)
+        if large is not None and not self.parts_per_batch <= large <= count:
+            rule = f"must be from {self.parts_per_batch}, as other batches have, to {count}, all clusters"
+            raise ArgumentError(f"large={large}: {rule}")
+        self._large = LargeBatches(every, large or min(every * self.parts_per_batch, count))
+
+    @property
+    def largest(self) -> tuple[str, int]:
+        """What says how many clusters the largest batch has, and how many."""
+        if self._large is None:
+            return "parts_per_batch", self.parts_per_batch
+        return "large", self._large.parts
+
+    @property
+    def in_words(self) -> str | None:
+        """How large its batches are, and why; None where the graph was not cut for it."""
+        if self.choice is None:
+            return None
+        large = f"; each {self._large.every} steps one of {self._large.parts:,}" if self._large else ""
+        return self.choice.reason + large
+
     @property
     def steps(self) -> int:
         """How many batches an epoch has."""
@@ -174,10 +215,7 @@ class ClusterSampler:
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of one epoch, counted from 0; without the first `start` of them."""
         number, count = checks.whole_number("epoch", number, 0), len(self._members)
-        groups = self._groups(0 if self._fixed else number)
-        if self._fixed:
-            turns = hashed_random.permutation(len(groups), self._seed, _TURNS, number)
-            groups = [groups[i] for i in turns]
+        groups = self._groups(number)
 
         def build() -> Iterator[Batch]:
             for group in groups[start:]:
@@ -186,21 +224,43 @@ class ClusterSampler:
 
         return build()
 
-    def _groups(self, number: int) -> list[NDArray[np.int64]]:
+    def _groups(self, epoch: int) -> list[NDArray[np.int64]]:
         """Clusters that meet in the batches of an epoch, a batch each."""
-        count, size = len(self._members), self.parts_per_batch
-        order = hashed_random.permutation(count, self._seed, _GROUPS, number)
+        groups = self._cut_into(self.parts_per_batch, epoch, epoch, self._seed)
+        if self._fixed:
+            turns = hashed_random.permutation(len(groups), self._seed, _TURNS, epoch)
+            groups = [groups[i] for i in turns]
+        if self._large is not None:
+            self._put_large(groups, epoch, *self._large)
+        return groups
+
+    def _cut_into(self, size: int, number: int, epoch: int, *seed: int) -> list[NDArray[np.int64]]:
+        """All clusters in groups of `size`, by number and seed, made of what was seen before an epoch."""
+        count, number = len(self._members), 0 if self._fixed else number
+        order = hashed_random.permutation(count, *seed, _GROUPS, number)
         described = self._described
         if described is not None:
-            seen = None if self.descriptors is None else self.descriptors.before(number)
+            seen = None if self.descriptors is None else self.descriptors.before(epoch)
             if seen is not None:
                 described = together(seen, described)
-            order = balanced(order, size, described, self._seed, _OFFERS, number)
+            order = balanced(order, size, described, *seed, _OFFERS, number)
             # Changes begin with the first group; which one comes first is left to chance again.
             whole = order[: count // size * size].reshape(-1, size)
-            turns = hashed_random.permutation(len(whole), self._seed, _OFFERS, number)
+            turns = hashed_random.permutation(len(whole), *seed, _OFFERS, number)
             order = np.concatenate([whole[turns].ravel(), order[whole.size :]])
         return [order[i : i + size] for i in range(0, count, size)]
+
+    def _put_large(self, groups: list[NDArray[np.int64]], epoch: int, every: int, parts: int) -> None:
+        """Put large groups in place of those of an epoch's steps that are to have one.
+
+        They come round by round: no cluster is in two of the same round.
+        """
+        in_round = len(self._members) // parts  # without a last group of fewer
+        rounds = cache(lambda number: self._cut_into(parts, number, epoch, self._seed, _LARGE))
+        first = epoch * self.steps
+        for step in range(-first % every, self.steps, every):
+            number, place = divmod((first + step) // every, in_round)
+            groups[step] = rounds(number)[place]
 
 
 def ever_outside(sampler: Sampler) -> Tensor | None:
@@ -211,6 +271,11 @@ def ever_outside(sampler: Sampler) -> Tensor | None:
 def choice_of(sampler: Sampler) -> Choice | None:
     """How the graph was cut for its batches, and why; None where it has no clusters of its own making."""
     return sampler.choice if isinstance(sampler, ClusterSampler) else None
+
+
+def batches_in_words(sampler: Sampler) -> str | None:
+    """How large its batches are, and why; None where it has no clusters of its own making."""
+    return sampler.in_words if isinstance(sampler, ClusterSampler) else None
 
 
 def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:

@@ -103,17 +103,18 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
 def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     """The settings of each method's run; a method is given those of the settings that it has."""
     from lmc import checks
-    from lmc.runs.config import Config, for_method, understood
+    from lmc.runs.config import Config, for_method
+    from lmc.runs.methods import understood_by
 
     for key, value in tree.get("method", {}).items():
         if key != "name" and not any(
-            understood(checks.one_of("--methods", m, METHODS), {key: 0}) for m in methods
+            understood_by(checks.one_of("--methods", m, METHODS), {key: 0}) for m in methods
         ):
             raise ArgumentError(f"method.{key}={value}: none of the methods {', '.join(methods)} has it")
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)
-        own = understood(method, tree.get("method", {}))
+        own = understood_by(method, tree.get("method", {}))
         config = Config.of(for_method(tree, {**own, "name": method}))
         config.check_values()
         configs[method] = config

@@ -58,6 +58,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         int,
         "Targets of a step; saint, mvs: how much it draws.",
     ),
+    (
+        "--spider",
+        "method.spider",
+        int,
+        "Any method: each Q-th batch is large, others say what changed.",
+    ),
     ("--parts", "training.parts", int, "Clusters to cut the graph into; by default, by its size."),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),
     ("--batch-share", "training.batch_share", float, "Share of the nodes in a batch, instead of clusters."),

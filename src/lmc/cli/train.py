@@ -144,7 +144,8 @@ def _afterwards(config: Config, folder: Path) -> str:
 def _name(config: Config) -> str:
     """The name of a run's folder where none was given."""
     model = config.model["name"].replace(":", ".")
-    return "-".join((Path(config.data["name"]).stem, model, config.method["name"]))
+    spider = ["spider"] * (config.method.get("spider") is not None)
+    return "-".join((Path(config.data["name"]).stem, model, *spider, config.method["name"]))
 
 
 def _show(result: Result, folder: Path) -> None:

@@ -28,6 +28,11 @@ class BackwardSGD(Estimator):
     >>> loss = estimator.backward(graph.batch(range(50), scale=2.0))
     """
 
+    @property
+    def passes_over_graph(self) -> bool:
+        """Whether each step reads the whole graph: for what is exact outside."""
+        return True
+
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """The halo as it is, by a pass over the whole graph."""
         with untouched_statistics(self.model):

@@ -97,6 +97,11 @@ class Estimator(ABC):
         """Whether halo rows are computed at a step, not only fetched."""
         return False
 
+    @property
+    def passes_over_graph(self) -> bool:
+        """Whether each step reads the whole graph, whatever its batch is."""
+        return False
+
     # -- what a method decides -----------------------------------------------------------------------
 
     def check_batches(self, options: BatchOptions) -> None:
@@ -264,7 +269,7 @@ class Estimator(ABC):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Estimates in this context leave no trace in the estimator."""
+        """Estimates in this context are what they would be outside of it, and leave no trace here."""
         before, self.is_frozen = self.is_frozen, True
         try:
             yield

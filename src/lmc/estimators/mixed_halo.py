@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,9 @@ class MixedSums(MixedHalo):
     def __init__(self, estimator: LMC, batch: Batch) -> None:
         super().__init__(estimator, batch)
         self.revisits = self.reads_losses and bool(self._auxiliaries)
-        self._learns = self._writes and batch.num_halo > 0
+        self._learns = batch.num_halo > 0
+        if not self._writes:  # a frozen estimate finds β as any other, and forgets it
+            self._forward, self._backward = deepcopy(self._forward), deepcopy(self._backward)
 
     # -- the halo --------------------------------------------------------------------------------------
 

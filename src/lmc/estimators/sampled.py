@@ -79,7 +79,7 @@ class SampledEstimator(TargetEstimator):
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate of what was drawn ahead, or is drawn now."""
-        blocks = self._ahead.pop(batch, None)
+        blocks = self._ahead.get(batch) if self.is_frozen else self._ahead.pop(batch, None)
         if blocks is None:
             address = batch.address if isinstance(batch, TargetBatch) else (self._seed, self._step)
             blocks = self.draw(batch, address)

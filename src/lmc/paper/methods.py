@@ -25,8 +25,9 @@ from lmc.paper.setup import (
     with_progress,
 )
 from lmc.paper.small import SETTINGS, row_normalized
-from lmc.runs.config import Config, merged, understood
+from lmc.runs.config import Config, merged
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
+from lmc.runs.methods import understood_by
 from lmc.runs.registry import METHODS, TRAINING_METHODS
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Result, step_memory_of
@@ -191,7 +192,7 @@ def suited(method: str, graph: Graph) -> Tree:
     steps = steps_a_round(graph)
     targets = -(-int(graph.train_mask.sum()) // steps)
     drawn = graph.num_nodes // (3 * steps) if method == "saint" else targets
-    return {"name": method, **understood(method, {"batch_size": drawn, "sizes": [max(400, targets)]})}
+    return {"name": method, **understood_by(method, {"batch_size": drawn, "sizes": [max(400, targets)]})}
 
 
 def trained_within(budget: Budget, a_round: int, graph: Graph, tree: Tree) -> Found:

@@ -11,7 +11,7 @@ from lmc.report import formats
 from lmc.report.curves import NamedRun
 from lmc.report.reported_run import ReportedRun, is_finite
 from lmc.runs.mean_of_runs import mean_of
-from lmc.runs.registry import METHODS, MODELS
+from lmc.runs.registry import MODELS, method_title
 
 _MACHINE = ("processor", "platform", "threads")  # what seconds depend on
 
@@ -96,7 +96,7 @@ def _mean(values: Sequence[float | None], digits: int) -> str:
 def method_of(run: ReportedRun) -> str:
     """The method's name as people write it."""
     name = run.setting("method", "name") or formats.NOTHING
-    return METHODS[name].title if name in METHODS else name
+    return method_title(name, run.setting("method", "spider"))
 
 
 def model_of(run: ReportedRun) -> str:

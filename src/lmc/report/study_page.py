@@ -15,7 +15,7 @@ from lmc.report.inline_svg import chart_svg, swatch_svg
 from lmc.report.reported_run import is_finite
 from lmc.report.side_by_side import ComparedValue
 from lmc.report.template import write_page
-from lmc.runs.registry import METHODS
+from lmc.runs.registry import method_title
 from lmc.runs.search_space import Choices, Range, Value, parse_range
 from lmc.runs.study import STUDY, Study, Trial, read_study
 
@@ -40,13 +40,12 @@ def write_study_page(folder: Path, out: Path) -> Path:
     """
     study = read_study(folder)
     charts = charts_of(study, _ranges(study, folder / STUDY))
-    method = METHODS[study.method].title if study.method in METHODS else study.method
     best = study.best
     return write_page(
         out,
         "study.html.j2",
         title=f"Search over {len(study.space)} settings",
-        subtitle=f"{study.data}, {study.model}, {method}; {_count(study)}",
+        subtitle=f"{study.data}, {study.model}, {method_title(study.method)}; {_count(study)}",
         metric=study.metric,
         best=None if best is None else {key: _setting(value) for key, value in best.settings.items()},
         best_text="" if best is None else _trial_text(study, best),

@@ -20,9 +20,9 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
 from lmc.files import one_line, read_text_bytes
 from lmc.nn.model import Model
-from lmc.runs import models
+from lmc.runs import methods, models
 from lmc.runs.registry import METHODS
-from lmc.runs.sections import Settings, check_objects, check_section, defaults
+from lmc.runs.sections import Settings, check_section, defaults
 from lmc.training.optimizers import OPTIMIZERS, SCHEDULERS
 from lmc.training.options import TrainingOptions
 
@@ -89,11 +89,10 @@ class Config:
 
     def _resolved(self) -> Config:
         """With every default written out, so that a run stays the same when defaults change."""
-        method = self.method["name"]
         return Config(
             self.data,
             models.resolved(self.model),
-            {"name": method} | defaults(_parameters(METHODS[method].load())) | self.method,
+            methods.resolved(self.method),
             defaults(_parameters(TrainingOptions)) | self.training,
         )
 
@@ -102,9 +101,8 @@ class Config:
         typed.read("data.name", self.data["name"], str)
         check_section("data", self.data, load, [name for name in _parameters(load) if name != "name_or_path"])
         models.check_model(self.model)
-        check_objects("method", self.method)
-        method = METHODS[checks.one_of("method.name", self.method["name"], METHODS)]
-        check_section("method", self.method, method.load(), _parameters(method.load()))
+        methods.check_method(self.method)
+        method = METHODS[self.method["name"]]
         if method.model not in (None, self.model["name"]):
             rule = f"the method {self.method['name']} trains the model {method.model} alone"
             raise ArgumentError(f"model.name={self.model['name']!r}: {rule}; leave the model out, or name it")
@@ -141,8 +139,7 @@ class Config:
 
     def build_estimator(self) -> Estimator:
         """The estimator."""
-        options = {key: value for key, value in self.method.items() if key != "name"}
-        return METHODS[self.method["name"]].load()(**options)
+        return methods.built(self.method)
 
     def to_toml(self) -> str:
         """As a TOML file; what is None is left out."""
@@ -165,7 +162,7 @@ class Config:
 def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
     """Sections merged entry by entry; later trees win.
 
-    A section that names another method starts anew; one that names another model keeps what all models take.
+    A section that names another method, or another model, keeps what all of them take, and no more.
     Of `batch_share` and `parts_per_batch`, which both say how large a batch is, the later is kept; a later
     `alpha = "auto"` ends what was said of LMC's β.
 
@@ -184,7 +181,8 @@ def merged(*trees: Mapping[str, Any]) -> dict[str, Any]:
             )
             kept = before
             if renamed and before:
-                kept = models.understood_by(section["name"], before) if name == "model" else {}
+                keep = models.understood_by if name == "model" else methods.on_top
+                kept = keep(section["name"], before)
             if name == "training":
                 kept = {key: value for key, value in before.items() if _SAME_AS.get(key) not in section}
             if name == "method" and section.get("alpha") == "auto":
@@ -227,12 +225,6 @@ def parse_setting(text: str) -> dict[str, Settings]:
     except (ValueError, RecursionError):
         parsed = value.strip()
     return {section: {key: parsed}}
-
-
-def understood(method: str, settings: Settings) -> Settings:
-    """Those of the settings that a method takes."""
-    known = inspect.signature(METHODS[method].load()).parameters
-    return {key: value for key, value in settings.items() if key in known}
 
 
 def _parameters(of: Any) -> Mapping[str, inspect.Parameter]:

@@ -13,14 +13,16 @@ from torch import nn
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
+from lmc.estimators.spider import Spider
 from lmc.nn.hooks import is_changed
 from lmc.nn.model import Model
 from lmc.nn.recipe import is_text
 from lmc.nn.weights import weights_of
+from lmc.runs import methods
 from lmc.runs.config import Config
 from lmc.runs.models import module_of
 from lmc.runs.registry import METHODS, OwnKind, model_kind
-from lmc.runs.sections import IN_MEMORY, Settings, in_memory
+from lmc.runs.sections import IN_MEMORY, Settings, in_memory, is_in_memory
 from lmc.training.loop import Training
 from lmc.training.optimizers import OPTIMIZERS
 from lmc.training.options import TrainingOptions
@@ -110,6 +112,10 @@ def _without_none(settings: Settings) -> Settings:
 
 def _method(estimator: Estimator) -> Settings:
     """The estimator by its name and what it was called with."""
+    if isinstance(estimator, Spider):
+        inner = _method(estimator.inner)
+        on_top = _without_none({methods.EVERY: estimator.every, methods.LARGE: estimator.large})
+        return {"name": in_memory(repr(estimator))} if is_in_memory(inner["name"]) else inner | on_top
     name = next((name for name, method in METHODS.items() if method.load() is type(estimator)), None)
     taken = signature(type(estimator)).parameters
     options = _without_none({key: getattr(estimator, key, NotImplemented) for key in taken})

@@ -203,6 +203,16 @@ COMPARED_METHODS = tuple(name for name in TRAINING_METHODS if METHODS[name].any_
 """Those that are compared where none is named: whatever the model is."""
 
 
+def method_title(name: str, spider: object = None) -> str:
+    """A method as people write it, with `lmc.Spider` on top or without; a name that is not known stays.
+
+    >>> method_title("gas"), method_title("gas", spider=10)
+    ('GAS', 'SPIDER over GAS')
+    """
+    title = METHODS[name].title if name in METHODS else name
+    return title if spider is None else f"SPIDER over {title}"
+
+
 def is_own(name: object) -> bool:
     """Whether a name is of the form `module:function`.
 

@@ -21,6 +21,7 @@ from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
 from lmc.runs.display import Watch
 from lmc.runs.folder import CHECKPOINTS, CONFIG, METRICS
+from lmc.runs.registry import method_title
 from lmc.runs.run import train_run
 from lmc.runs.search_space import Choices, Range, SearchSpace, at_places
 from lmc.runs.study import State, Study, Trial, trial_folder, write_study
@@ -85,6 +86,8 @@ def tune(
 
     def found() -> Study:
         names = {key: getattr(base, key)["name"] for key in ("data", "model", "method")}
+        if base.method.get("spider") is not None:
+            names["method"] = method_title(names["method"], base.method["spider"])
         kept = [_trial_of(each) for each in study.trials]
         state = Study(metric.name, metric.higher_is_better, **names, space=dict(space.texts), trials=kept)
         return Study(**{**vars(state), "importance": _importance(optuna, study)})

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler, choice_of, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, ever_outside
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -134,7 +134,7 @@ class Training:
         self._peak_before = 0
         self._held_before: int | None = None
         self._step_memory: int | None = None
-        self._loss = self._seconds = self._wall_before = self._wall_at_step = 0.0
+        self._loss = self._share = self._seconds = self._wall_before = self._wall_at_step = 0.0
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -166,7 +166,6 @@ class Training:
             raise
         if self.best.weights is not None:
             self.model.original.load_state_dict(self.best.weights)
-        choice = choice_of(self.sampler)
         return Result(
             self.model,
             self.records,
@@ -174,7 +173,7 @@ class Training:
             self.metric,
             self.stopped,
             self.wall_seconds,
-            None if choice is None else choice.reason,
+            batches_in_words(self.sampler),
         )
 
     def stop(self, reason: str) -> None:
@@ -218,6 +217,7 @@ class Training:
                 raise self._lost(f"the optimizer fails ({one_line(error)})", self.step + 1) from None
             self.step += 1
             self._loss += loss / batch.scale
+            self._share += 1 / batch.scale
             self._seconds += _training_clock() - start
             self._wall_at_step = self.wall_seconds
             for callback in self.callbacks:
@@ -238,7 +238,8 @@ class Training:
                 self._scheduler.step(record.val)
         elif self._scheduler is not None:
             self._scheduler.step()
-        self.epoch, self.step, self._loss, self._seconds = self.epoch + 1, 0, 0.0, 0.0
+        self.epoch, self.step = self.epoch + 1, 0
+        self._loss = self._share = self._seconds = 0.0
         self._lose_patience()
         self._wall_at_step = self.wall_seconds
         for callback in self.callbacks:
@@ -275,7 +276,7 @@ class Training:
             error = dict(gradient_error(self.graph, self.model, self.estimator, ahead))
         return Record(
             epoch=number,
-            loss=self._loss,
+            loss=self._loss / self._share,
             train=metrics.get("train"),
             val=metrics.get("val"),
             test=metrics.get("test"),
@@ -305,6 +306,7 @@ class Training:
             "epoch": self.epoch,
             "step": self.step,
             "loss": self._loss,
+            "share": self._share,
             "seconds": self._seconds,
             "wall_seconds": self._wall_at_step,  # the same at one place, however often it is saved
             "records": [asdict(record) for record in self.records],
@@ -338,6 +340,11 @@ class Training:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]
         self._loss, self._seconds = state["loss"], state["seconds"]
+        # Where nothing is said of it, batches were alike.
+        share = typed.read("share", state.get("share", self.step / self.sampler.steps), float, ValueError)
+        if self.step > 0 and not share > 0:
+            raise ValueError(f"share={share}: must be above 0 after a step")
+        self._share = share
         self._wall_before = typed.read("wall_seconds", state.get("wall_seconds", 0.0), float, ValueError)
         self._wall_at_step = self._wall_before
         self.records, self._step_memory = records, step_memory_of(records)

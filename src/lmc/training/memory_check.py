@@ -11,7 +11,6 @@ from lmc import memory_use
 from lmc.batching.samplers import ClusterSampler, Sampler, ever_outside
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
-from lmc.estimators.backward_sgd import BackwardSGD
 from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
 from lmc.nn.model import Model, layer_widths
@@ -99,32 +98,32 @@ def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Samp
         return
     if needs.whole <= free:
         return
-    clusters, parts_per_batch = None, 1
-    if isinstance(sampler, ClusterSampler) and not isinstance(estimator, BackwardSGD):
-        clusters, parts_per_batch = sampler.clusters, sampler.parts_per_batch
+    clusters, size, most = None, "parts_per_batch", 1
+    if isinstance(sampler, ClusterSampler) and not estimator.passes_over_graph:
+        clusters, (size, most) = sampler.clusters, sampler.largest
     if clusters is None:  # each step is one over the whole graph
         given, needed = type(estimator).__name__, needs.whole
         needs = RunNeeds(graph, model, LMC(), graph.num_nodes)  # what the error will advise
     else:
-        given, needed = f"parts_per_batch={parts_per_batch}", needs.largest(clusters, parts_per_batch)
+        given, needed = f"{size}={most}", needs.largest(clusters, most)
     if needed > free:
-        advice = next(_advice(needs, clusters, parts_per_batch, free), "fewer hidden units need less")
+        advice = next(_advice(needs, clusters, size, most, free), "fewer hidden units need less")
         raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
 
 
-def _advice(needs: RunNeeds, clusters: Tensor | None, parts_per_batch: int, free: int) -> Iterator[str]:
-    """Settings that fit, the nearest first."""
+def _advice(needs: RunNeeds, clusters: Tensor | None, size: str, most: int, free: int) -> Iterator[str]:
+    """Settings that fit, the nearest first; `size` is what says how many clusters a batch has, now `most`."""
     parts = 1
     if clusters is not None:
         parts = int(clusters.max()) + 1
-        while parts_per_batch > 1:
-            parts_per_batch //= 2
-            if (needed := needs.largest(clusters, parts_per_batch)) <= free:
-                yield f"parts={parts}, parts_per_batch={parts_per_batch} fits ({_gb(needed)})"
+        while most > 1:
+            most //= 2
+            if (needed := needs.largest(clusters, most)) <= free:
+                yield f"parts={parts}, {size}={most} fits ({_gb(needed)})"
     while (parts := 2 * parts) <= needs.graph.num_nodes:
         if (needed := needs.guessed(parts)) <= free:
             method = "LMC with " if clusters is None else ""
-            yield f"{method}parts={parts}, parts_per_batch=1 fits ({_gb(needed)})"
+            yield f"{method}parts={parts}, {size}=1 fits ({_gb(needed)})"
 
 
 def _gb(size: int) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lmc.estimators.lmc import LMC
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.precomputed import Precomputed
+    from lmc.estimators.top import TOP
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
     from lmc.nn.gcn import GCN
@@ -59,6 +60,7 @@ _MODULE_OF = {
     "LADIES": "lmc.estimators.layer_sampling",
     "LMC": "lmc.estimators.lmc",
     "SIGN": "lmc.nn.sign",
+    "TOP": "lmc.estimators.top",
     "VRGCN": "lmc.estimators.vr_gcn",
     "ArgumentError": "lmc.errors",
     "BackwardSGD": "lmc.estimators.backward_sgd",
@@ -111,6 +113,7 @@ __all__ = [
     "LADIES",
     "LMC",
     "SIGN",
+    "TOP",
     "VRGCN",
     "ArgumentError",
     "BackwardSGD",

@@ -1,0 +1,85 @@
+"""Bases of how messages vary over the nodes of a graph, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lmc import hashed_random
+from lmc.data.graph import Graph
+from lmc.estimators.low_rank import gram, inverse_root, pieces
+from lmc.nn.inference import each_message
+from lmc.nn.model import Model
+
+OfNodes = Callable[[slice], Tensor]
+"""From consecutive nodes to their rows."""
+
+
+def random_bases(
+    model: Model, graph: Graph, widths: Mapping[int, int], rank: int, seed: int
+) -> dict[int, Tensor]:
+    """(nodes, rank) by layer: messages of the model as it is, and of shuffled ones where it has too few.
+
+    Of messages as wide as `rank`, or wider, random combinations are taken. Of narrower ones the columns of
+    several models are added up, each combined at random, as many as it takes: the model itself, and models
+    whose weights are the same in another order, which is another draw of untrained weights.
+
+    Args:
+        model: untrained, or not; it is left as it was.
+        graph: where.
+        widths: of the messages, by layer, counted from 1; others have no basis.
+        rank: columns.
+        seed: of what is random.
+    """
+    found = {place: graph.x.new_zeros(graph.num_nodes, rank) for place in widths}
+    for number in range(max((-(-rank // width) for width in widths.values()), default=0)):
+
+        def tell(place: int, message: OfNodes, number: int = number) -> None:
+            if place in widths and number * widths[place] < rank:
+                signs = random_signs(widths[place], rank, graph.x.dtype, seed, place, number)
+                for part in pieces(graph.num_nodes):
+                    found[place][part] += message(part) @ signs
+
+        with shuffled(model, seed, number):
+            each_message(graph, model, tell)
+    return {place: orthonormal(found.pop(place)) for place in widths}
+
+
+def random_signs(width: int, rank: int, dtype: torch.dtype, *address: int) -> Tensor:
+    """(width, rank) of 1 and -1, each at an address of its own."""
+    bits = hashed_random.bits(*address, np.arange(width)[:, None], np.arange(rank))
+    return torch.from_numpy(1 - 2 * (bits >> np.uint64(63)).astype(np.int64)).to(dtype)
+
+
+def orthonormal(columns: Tensor) -> Tensor:
+    """(nodes, rank) combinations of the columns with Q' Q = nodes x I, in place; nearly zero beyond their rank.
+
+    >>> q = orthonormal(torch.tensor([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]]).double())
+    >>> (q.T @ q).round(decimals=3).abs().tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
+    root = inverse_root(gram(columns) / len(columns), columns.dtype)
+    for part in pieces(len(columns)):
+        columns[part] = columns[part] @ root
+    return columns
+
+
+@contextmanager
+def shuffled(model: nn.Module, seed: int, number: int) -> Iterator[None]:
+    """In this context the entries of each parameter are in another order; number 0 is the model itself."""
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    try:
+        with torch.no_grad():
+            for place, (parameter, own) in enumerate(zip(model.parameters(), before, strict=True)):
+                if number > 0:
+                    order = hashed_random.permutation(own.numel(), seed, number, place)
+                    parameter.copy_(own.flatten()[torch.from_numpy(order)].view_as(own))
+        yield
+    finally:
+        with torch.no_grad():
+            for parameter, own in zip(model.parameters(), before, strict=True):
+                parameter.copy_(own)

@@ -143,4 +143,6 @@ EVERY = {
     "LMC found": lmc.LMC,
     "LMC found forward": lambda: lmc.LMC(compensate_backward=False),
     "LMC sums": lambda: lmc.LMC(alpha=0, mix="sums"),
+    "TOP": lambda: lmc.TOP(rank=4),
+    "TOP history": lambda: lmc.TOP(rank=4, basis="history"),
 }

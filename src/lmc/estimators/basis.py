@@ -17,6 +17,8 @@ from lmc.nn.model import Model
 
 OfNodes = Callable[[slice], Tensor]
 """From consecutive nodes to their rows."""
+LEAST = 1e-10
+"""Of the squares of a column of messages, what is more than rounding."""
 
 
 def random_bases(
@@ -40,29 +42,30 @@ def random_bases(
 
         def tell(place: int, message: OfNodes, number: int = number) -> None:
             if place in widths and number * widths[place] < rank:
-                signs = random_signs(widths[place], rank, graph.x.dtype, seed, place, number)
+                combined = random_combinations(widths[place], rank, graph.x.dtype, seed, place, number)
                 for part in pieces(graph.num_nodes):
-                    found[place][part] += message(part) @ signs
+                    found[place][part] += message(part) @ combined
 
         with shuffled(model, seed, number):
             each_message(graph, model, tell)
     return {place: orthonormal(found.pop(place)) for place in widths}
 
 
-def random_signs(width: int, rank: int, dtype: torch.dtype, *address: int) -> Tensor:
-    """(width, rank) of 1 and -1, each at an address of its own."""
-    bits = hashed_random.bits(*address, np.arange(width)[:, None], np.arange(rank))
-    return torch.from_numpy(1 - 2 * (bits >> np.uint64(63)).astype(np.int64)).to(dtype)
+def random_combinations(width: int, rank: int, dtype: torch.dtype, *address: int) -> Tensor:
+    """(width, rank) roughly normal numbers, each at an address of its own."""
+    return torch.from_numpy(
+        hashed_random.roughly_normal(*address, np.arange(width)[:, None], np.arange(rank))
+    ).to(dtype)
 
 
 def orthonormal(columns: Tensor) -> Tensor:
-    """(nodes, rank) combinations of the columns with Q' Q = nodes x I, in place; nearly zero beyond their rank.
+    """(nodes, rank) the columns, combined in place so that Q' Q = nodes x I; beyond their rank zero.
 
     >>> q = orthonormal(torch.tensor([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]]).double())
-    >>> (q.T @ q).round(decimals=3).abs().tolist()
+    >>> (q.T @ q).round(decimals=9).tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    root = inverse_root(gram(columns) / len(columns), columns.dtype)
+    root = inverse_root(gram(columns) / len(columns), LEAST).to(columns.dtype)
     for part in pieces(len(columns)):
         columns[part] = columns[part] @ root
     return columns

@@ -13,6 +13,8 @@ from lmc.sparse import CSR
 
 ROWS = 1 << 14
 """That are computed together."""
+LEAST_IN_BATCH = 1e-4
+"""Of the squares of a basis over the rows of a batch, for a direction to be told apart there."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,22 @@ class LowRank:
 
     @staticmethod
     def fitted(outside: CSR, inside: Tensor, beyond: Tensor) -> LowRank:
-        """A R, where R = argmin ||Q_halo - R Q_B||² + λ ||R||² = Q_halo (Q_B' Q_B + λ I)⁻¹ Q_B'.
+        """A R, with R = argmin ||Q_halo - R Q_B|| = Q_halo pinv(Q_B), the smallest where several fit as well.
 
-        λ is as small as rounding allows, see `inverse_root`: it is there for batches that are smaller than
-        the rank, or do not tell columns of the basis apart; R is then the smallest of all that fit.
+        Directions of which a batch has next to nothing are left out of Q: see `inverse_root`.
 
         Args:
             outside: A, (batch, batch + halo) what the batch receives from the halo alone.
             inside: Q_B, (batch, rank).
             beyond: Q_halo, (halo, rank).
         """
-        root = inverse_root(gram(inside), inside.dtype)  # half of the inverse on each side: rounding is less
-        return LowRank(outside.times(inside, beyond).view(-1, inside.shape[1]) @ root, inside @ root)
+        sums = outside.times(inside, beyond).view(-1, inside.shape[1])
+        if len(inside) < inside.shape[1]:  # pinv(Q_B) = Q_B' (Q_B Q_B')⁻¹
+            root = inverse_root(gram(inside.T), LEAST_IN_BATCH).to(inside.dtype)
+            return LowRank(sums @ (inside.T @ root), root)
+        # pinv(Q_B) = (Q_B' Q_B)⁻¹ Q_B', half of it on each side: none is large, and rounding stays small.
+        root = inverse_root(gram(inside), LEAST_IN_BATCH).to(inside.dtype)
+        return LowRank(sums @ root, inside @ root)
 
     def add_to(self, sums: Tensor, message: Tensor) -> Tensor:
         """Add the product with (batch, width) to sums (batch, stacked * width), in place."""
@@ -81,21 +87,24 @@ def pieces(rows: int) -> Iterator[slice]:
         yield slice(start, min(start + ROWS, rows))
 
 
-def inverse_root(gram: Tensor, dtype: torch.dtype) -> Tensor:
-    """(rank, rank) T with T T' = (G + λ I)⁻¹, in a type of which λ is the rounding error to the power 2/3.
+def inverse_root(gram: Tensor, least: float) -> Tensor:
+    """(rank, rank) T with T T' = G⁻¹, G of columns, without those that the others nearly give.
 
-    Relative to the largest entry of the diagonal: what λ costs and what rounding costs are then of one size.
-    T is the transposed inverse of G's Cholesky factor, by elimination in [G + λ I, I], entry by entry:
-    bits of LAPACK's functions depend on the number of threads.
+    By the Gram-Schmidt process in the inner product G, the column with the largest rest first, until the
+    square of a rest is no more than `least` of that of the first; columns of T after that are zero. It goes
+    entry by entry, since bits of LAPACK's functions depend on the number of threads.
 
-    >>> root = inverse_root(torch.tensor([[4.0, 0.0], [0.0, 0.0]]).double(), torch.float64)
-    >>> bool(((root @ root.T)[0] - torch.tensor([0.25, 0.0])).abs().max() < 1e-10)
-    True
+    >>> inverse_root(torch.tensor([[4.0, 8.0], [8.0, 16.0]]).double(), 1e-10).tolist()
+    [[0.0, 0.0], [0.25, 0.0]]
     """
     rank = len(gram)
-    ridge = torch.finfo(dtype).eps ** (2 / 3) * (float(gram.diagonal().max()) or 1.0)
-    both = np.concatenate([gram.numpy() + ridge * np.eye(rank), np.eye(rank)], axis=1)
-    for k in range(rank):
-        both[k] /= np.sqrt(both[k, k])
-        both[k + 1 :] -= both[k, k + 1 : rank, None] * both[k]
-    return torch.from_numpy(both[:, rank:].T.copy()).to(dtype)
+    rest, root = np.concatenate([gram.numpy(), np.eye(rank)], axis=1), np.zeros((rank, rank))
+    largest = rest.diagonal().max()
+    for column in range(rank):
+        pivot = int(rest.diagonal().argmax())
+        if rest[pivot, pivot] <= least * largest:
+            break
+        row = rest[pivot] / np.sqrt(rest[pivot, pivot])
+        rest -= row[:rank, None] * row
+        root[:, column] = row[rank:]
+    return torch.from_numpy(root)

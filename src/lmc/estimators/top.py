@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.data.batch import Batch
-from lmc.estimators.basis import orthonormal, random_bases, random_signs
+from lmc.estimators.basis import orthonormal, random_bases, random_combinations
 from lmc.estimators.estimator import Kept, Precision
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
 from lmc.estimators.low_rank import LowRank, pieces
@@ -141,9 +141,9 @@ class TOP(HistoryEstimator):
         found, dtype = Bases(), self.placement.dtype
         with evaluating(self.model), torch.no_grad():
             for place, width in self._message_widths.items():
-                signs = random_signs(width, self.rank, dtype, self._seed, place, 0)
+                combined = random_combinations(width, self.rank, dtype, self._seed, place, 0)
                 columns = torch.cat(
-                    [self._message(place, part) @ signs for part in pieces(self.graph.num_nodes)]
+                    [self._message(place, part) @ combined for part in pieces(self.graph.num_nodes)]
                 )
                 found[place] = self._stored(orthonormal(columns))
         return found

@@ -14,6 +14,7 @@ from dense_models import Between, Convolution, DenseGraph, DenseModel
 from dense_steps import Histories, estimate
 from estimating import perturbed
 from fuzz_graphs import CLASSES, FEATURES, examples, numbers
+from lmc.nn.model import LinearLayer
 
 pytestmark = pytest.mark.fuzz
 
@@ -159,7 +160,7 @@ def stacks(draw, norms):
 @st.composite
 def methods(draw):
     """The estimator, the name of its dense form, and the options of its histories."""
-    method = draw(st.sampled_from(["gd", "sgd", "cluster", "gas", "fm", "lmc", "lmc", "lmc"]))
+    method = draw(st.sampled_from(["gd", "sgd", "cluster", "gas", "fm", "lmc", "lmc", "lmc", "top"]))
     if method == "fm":
         momentum = draw(st.sampled_from([0.0, 0.3, 1.0]))
         return lmc.GraphFM(momentum), method, {"momentum": momentum}
@@ -170,6 +171,8 @@ def methods(draw):
         given = {"compensate_forward": forward, "compensate_backward": backward}
         known = {"alpha": alpha, "score": score, "forward": forward, "backward": backward}
         return lmc.LMC(alpha, score, **given), method, known
+    if method == "top":
+        return lmc.TOP(draw(st.sampled_from([64, 2, 5]))), method, {}
     kinds = {"gd": lmc.FullBatch, "sgd": lmc.BackwardSGD, "cluster": lmc.ClusterGCN, "gas": lmc.GAS}
     return kinds[method](), method, {}
 
@@ -218,7 +221,11 @@ def run_beside_the_dense_one(data, models):
         parameter.requires_grad_(False)
     seed, init = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(["zero", "exact"]))
     reference, histories = densely(seed), Histories(method, dense, **options)
+    if method == "top" and not all(isinstance(layer, LinearLayer) for layer in model.layers):
+        return
     estimator.bind(model, graph, init=init, seed=seed)
+    if method == "top":
+        histories.bases = estimator.bases
     if init == "exact" and method in ("gas", "fm", "lmc"):
         histories.fill(reference)
 

@@ -38,10 +38,11 @@ def random_bases(
         seed: of what is random.
     """
     found = {place: graph.x.new_zeros(graph.num_nodes, rank) for place in widths}
-    for number in range(max((-(-rank // width) for width in widths.values()), default=0)):
+    models = {place: -(-rank // width) if width else 0 for place, width in widths.items()}
+    for number in range(max(models.values(), default=0)):
 
         def tell(place: int, message: OfNodes, number: int = number) -> None:
-            if place in widths and number * widths[place] < rank:
+            if number < models.get(place, 0):
                 combined = random_combinations(widths[place], rank, graph.x.dtype, seed, place, number)
                 for part in pieces(graph.num_nodes):
                     found[place][part] += message(part) @ combined

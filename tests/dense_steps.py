@@ -6,6 +6,7 @@ No code of the library takes part. Halo rows see the neighbours in reach, and to
 from dataclasses import dataclass, field
 
 import torch
+from scipy import linalg
 
 SCORES = {
     "x^2": lambda x: x**2,
@@ -22,6 +23,10 @@ class Outside:
     """What replaces the halo's values; here, there is no halo."""
 
     incomplete_from_batch = False
+
+    def heard(self, layer, a, batch, halo, sent, sent_halo):
+        """(batch, heard) what batch rows receive, and (heard, width) from whom."""
+        return a[batch][:, batch + halo], torch.cat([sent, sent_halo])
 
     def embeddings(self, layer, halo, incomplete):
         return incomplete
@@ -89,9 +94,10 @@ def one_step(model, graph, batch, halo, outside, step, weights=None, names=None)
         everyone = torch.cat([sent, sent_halo])
         a = graph.matrix(convolution.matrix())
         same = torch.eye(len(graph.x), dtype=torch.bool)
-        part, own = a[batch][:, reach], same[batch][:, reach]
+        part, senders = outside.heard(layer, a, batch, halo, sent, sent_halo)
+        own = torch.eye(len(batch), len(senders), dtype=torch.bool)
         halo_part, halo_own = a[halo][:, reach], same[halo][:, reach]
-        new = convolution(model.p, part, everyone, sent, initial, own)  # (8)
+        new = convolution(model.p, part, senders, sent, initial, own)  # (8)
         new_halo = convolution(model.p, halo_part, everyone, sent_halo, initial_halo, halo_own)
         incomplete = new_halo  # (10)
         if outside.incomplete_from_batch:
@@ -191,6 +197,36 @@ class Histories(Outside):
         self.H, self.V = exact.z, exact.v
 
 
+class Mapped(Outside):
+    """TOP: no halo, and A_BB + A_B,halo R, with R = Q_halo pinv(Q_B), in place of A_BB.
+
+    bases: (n, rank) Q by layer; where there is none, messages are the features.
+    """
+
+    def __init__(self, graph, bases):
+        self.graph, self.bases = graph, bases
+
+    def heard(self, layer, a, batch, halo, sent, sent_halo):
+        others = [i for i in range(len(a)) if i not in set(batch)]
+        if layer not in self.bases:
+            return a[batch][:, batch + others], torch.cat([sent, self.graph.x[others]])
+        q = self.bases[layer]
+        return a[batch][:, batch] + a[batch][:, others] @ q[others] @ truncated_inverse(q[batch]), sent
+
+
+def truncated_inverse(q):
+    """pinv of the columns of Q, or of its rows where they are fewer, that are told apart: those of a QR
+    decomposition with pivots, as long as these are more than a hundredth of the first."""
+    if q.shape[0] < q.shape[1]:
+        return truncated_inverse(q.T).T
+    _, r, order = linalg.qr(q.numpy(), mode="economic", pivoting=True)
+    pivots = abs(r.diagonal())
+    chosen = order[: int((pivots > 1e-2 * pivots[0]).sum())]
+    found = torch.zeros(q.shape[1], q.shape[0]).double()
+    found[chosen] = torch.from_numpy(linalg.pinv(q[:, chosen].numpy()))
+    return found
+
+
 def estimate(method, model, graph, batch, step, scale=1.0, weights=None, histories=None):
     """The loss and the gradient by name, by any method."""
     n = len(graph.x)
@@ -203,6 +239,8 @@ def estimate(method, model, graph, batch, step, scale=1.0, weights=None, histori
     elif method == "cluster":
         part = graph.within(batch)
         found = one_step(model, part, list(range(len(batch))), [], Outside(), step, weights, batch)
+    elif method == "top":
+        found = one_step(model, graph, batch, [], Mapped(graph, histories.bases), step, weights)
     else:
         halo = sorted(set().union(*(graph.neighbours(i) for i in batch)) - set(batch))
         histories.batch, histories.depth = batch, len(model.convolutions)

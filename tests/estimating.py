@@ -144,4 +144,6 @@ EVERY = {
     "LMC found forward": lambda: lmc.LMC(compensate_backward=False),
     "LMC sums": lambda: lmc.LMC(alpha=0, mix="sums"),
     "MVSGNN": lambda: lmc.MVSGNN(batch_size=12),
+    "TOP": lambda: lmc.TOP(rank=4),
+    "TOP history": lambda: lmc.TOP(rank=4, basis="history"),
 }

@@ -308,6 +308,8 @@ def test_a_failed_bind_changes_nothing():
         (lambda g, m: lmc.GCN(5, 4, 3, linear_in="no"), "linear_in='no': must be True or False"),
         (lambda g, m: lmc.GCNII(5, 4, 3, residual=1), "residual=1: must be True or False"),
         (lambda g, m: lmc.GraphFM(momentum=-1), "momentum=-1: must be in [0, 1]"),
+        (lambda g, m: lmc.TOP(rank=0), "rank=0: must be 1 or more"),
+        (lambda g, m: lmc.TOP(basis="learned"), "basis='learned': must be one of random, history"),
         (lambda g, m: lmc.GAS(precision="double").bind(m, g), "precision='double': must be one of"),
         (lambda g, m: lmc.GAS().bind(m, g, init="random"), "init='random': must be one of zero, exact"),
         (lambda g, m: lmc.GAS().bind(lmc.GCN(7, 4, 3), g), "model: does not take the graph's 5 features"),

@@ -14,6 +14,7 @@ from dense_models import Between, Convolution, DenseGraph, DenseModel
 from dense_steps import Histories, estimate
 from estimating import perturbed
 from fuzz_graphs import CLASSES, FEATURES, examples, numbers
+from lmc.nn.model import LinearLayer
 
 pytestmark = pytest.mark.fuzz
 
@@ -160,6 +161,7 @@ def stacks(draw, norms):
 def methods(draw):
     """The estimator, the name of its dense form, and the options of its histories."""
     method = draw(st.sampled_from(["gd", "sgd", "cluster", "gas", "mvs", "fm", "lmc", "lmc", "lmc"]))
+    method = draw(st.sampled_from(["gd", "sgd", "cluster", "gas", "fm", "lmc", "lmc", "lmc", "top"]))
     if method == "fm":
         momentum = draw(st.sampled_from([0.0, 0.3, 1.0]))
         return lmc.GraphFM(momentum), method, {"momentum": momentum}
@@ -172,6 +174,9 @@ def methods(draw):
         return lmc.LMC(alpha, score, **given), method, known
     kinds = {"gd": lmc.FullBatch, "sgd": lmc.BackwardSGD, "cluster": lmc.ClusterGCN}
     kinds |= {"gas": lmc.GAS, "mvs": lmc.MVSGNN}
+    if method == "top":
+        return lmc.TOP(draw(st.sampled_from([64, 2, 5]))), method, {}
+    kinds = {"gd": lmc.FullBatch, "sgd": lmc.BackwardSGD, "cluster": lmc.ClusterGCN, "gas": lmc.GAS}
     return kinds[method](), method, {}
 
 
@@ -219,8 +224,13 @@ def run_beside_the_dense_one(data, models):
         parameter.requires_grad_(False)
     seed, init = data.draw(st.integers(0, 9)), data.draw(st.sampled_from(["zero", "exact"]))
     reference, histories = densely(seed), Histories(method, dense, **options)
+    if method == "top" and not all(isinstance(layer, LinearLayer) for layer in model.layers):
+        return
     estimator.bind(model, graph, init=init, seed=seed)
     if method == "mvs" or (init == "exact" and method in ("gas", "fm", "lmc")):
+    if method == "top":
+        histories.bases = estimator.bases
+    if init == "exact" and method in ("gas", "fm", "lmc"):
         histories.fill(reference)
 
     names = [name for name, p in model.named_parameters() if p.requires_grad]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lmc.estimators.mvs_gnn import MVSGNN
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.precomputed import Precomputed
+    from lmc.estimators.top import TOP
     from lmc.estimators.spider import Spider
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
@@ -62,6 +63,7 @@ _MODULE_OF = {
     "LMC": "lmc.estimators.lmc",
     "MVSGNN": "lmc.estimators.mvs_gnn",
     "SIGN": "lmc.nn.sign",
+    "TOP": "lmc.estimators.top",
     "VRGCN": "lmc.estimators.vr_gcn",
     "ArgumentError": "lmc.errors",
     "BackwardSGD": "lmc.estimators.backward_sgd",
@@ -116,6 +118,7 @@ __all__ = [
     "LMC",
     "MVSGNN",
     "SIGN",
+    "TOP",
     "VRGCN",
     "ArgumentError",
     "BackwardSGD",

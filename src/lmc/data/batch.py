@@ -246,6 +246,11 @@ class Batch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
         return InducedBatch(self.graph, self.nodes, self.halo[:0], self.scale, self.weights)
 
+    @cached_property
+    def alone(self) -> Batch:
+        """The batch without its halo, whose messages still have their weights of the whole graph."""
+        return Batch(self.graph, self.nodes, self.halo[:0], self.scale, self.weights)
+
     def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
         if (matrix, which) not in self._built:
             self._built[matrix, which] = self._localized(

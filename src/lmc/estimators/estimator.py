@@ -57,11 +57,12 @@ class Kept(NamedTuple):
 
     embeddings: dict[int, int]
     auxiliaries: dict[int, int]
+    bases: dict[int, int] = {}  # noqa: RUF012
 
     @property
     def width(self) -> int:
         """Numbers kept of a node."""
-        return sum(self.embeddings.values()) + sum(self.auxiliaries.values())
+        return sum(width for kind in self for width in kind.values())
 
 
 class Estimator(ABC):

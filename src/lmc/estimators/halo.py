@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from lmc.estimators.low_rank import LowRank
+
 OfRows = Callable[[Tensor | None], Tensor]
 """From the numbers of some rows, or None for all, to (rows, width) values."""
 
@@ -69,6 +71,16 @@ class HaloPolicy:
 
     def keep_returned(self, layer: int, returned: Tensor, from_batch: Callable[[], Tensor]) -> None:
         """The same of the derivatives that have come back to the batch's messages, of which V̄ˡ is made."""
+
+    def from_batch(self, layer: int) -> LowRank | None:
+        """What batch rows receive from outside, beside the halo, as a linear function of what they send.
+
+        Derivatives flow back through it. None for nothing.
+
+        Args:
+            layer: l, whose aggregation is linear.
+        """
+        return None
 
     # -- values: at the boundaries between layers ---------------------------------------------------
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lmc.data.batch import Batch
 from lmc.estimators.halo import OfRows
+from lmc.estimators.low_rank import LowRank
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.model import Layer, LinearLayer
 from lmc.nn.rows import Rows
@@ -166,15 +167,23 @@ class LinearPass(LayerPass):
     Args:
         layer: the layer.
         constant: whether messages are the features, whose sums never change.
+        outside: what else batch rows receive, as a function of what they send; None for nothing.
         given: as for `LayerPass`.
     """
 
     layer: LinearLayer
     halo_update: Computed | None = None
 
-    def __init__(self, layer: LinearLayer, *given: Any, constant: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        layer: LinearLayer,
+        *given: Any,
+        constant: bool = False,
+        outside: LowRank | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(layer, *given, **options)
-        self.constant = constant
+        self.constant, self.outside = constant, outside
 
     def receive(self) -> Tensor:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
@@ -182,6 +191,9 @@ class LinearPass(LayerPass):
             self.received = self.batch.received_features(self.layer.aggregation)
         else:
             self.received = self._aggregated(self.batch.block(self.layer.aggregation))
+            if self.outside is not None:
+                assert self.message is not None
+                self.outside.add_to(self.received, self.message.value)
         own = self.received[:, :0]
         if self.layer.reads_own:
             assert self.message is not None
@@ -244,6 +256,8 @@ class LinearPass(LayerPass):
         """
         at_own, at_initial = self.collect(v, gradients)
         self.returned = self.batch.transposed_block(self.layer.aggregation).times(v, v_halo)
+        if self.outside is not None:
+            self.outside.add_transposed_to(self.returned, v)
         at_message = self._through_update(self.update, self.returned)
         return self.message_backward(gradients, at_message, at_own, from_head), at_initial
 

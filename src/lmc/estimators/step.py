@@ -24,6 +24,7 @@ from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.layer_pass import LayerPass, LinearPass
 from lmc.estimators.losses import Loss
+from lmc.estimators.low_rank import LowRank
 from lmc.estimators.placement import Placement
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.kernels.fixed_sums import total
@@ -116,7 +117,7 @@ class Step:
             is_read = halo.follows_back or place > 2 or (place == 2 and trains_first) or bool(layer.reads)
             keeps_halo = (halo.revisits and is_read) or jumps_from_halo
             given = (self.batch, (*self.address, place), read, read_by_halo, keeps_halo)
-            at = pass_of(layer, *given, constant=constant and place == 1)
+            at = pass_of(layer, *given, constant=constant and place == 1, outside=halo.from_batch(place))
             at.send(z, z_halo)
             again = place in read_again
             sent.append(at.message.value if again and at.message else self._nothing())
@@ -279,9 +280,9 @@ def trains_before_first(model: Model) -> bool:
     return any(p.requires_grad for p in model.parameters_before_first)
 
 
-def pass_of(layer: Layer, *given: Any, constant: bool = False) -> LayerPass:
+def pass_of(layer: Layer, *given: Any, constant: bool = False, outside: LowRank | None = None) -> LayerPass:
     """The layer at one step; see `LayerPass` and `LinearPass`."""
     if isinstance(layer, LinearLayer):
-        return LinearPass(layer, *given, constant=constant)
+        return LinearPass(layer, *given, constant=constant, outside=outside)
     assert isinstance(layer, ConvolutionLayer)
     return ConvolutionPass(layer, *given)

@@ -90,6 +90,26 @@ def _predict_all(graph: Graph, model: Model, rows_at_once: int) -> Tensor:
         return _Inference(graph, model, rows_at_once).run()
 
 
+def each_message(graph: Graph, model: Model, tell: Tell) -> None:
+    """Tell what every node sends in every layer, in evaluation mode; memory is that of `predict`.
+
+    Args:
+        graph: the graph.
+        model: the model, which is left as it was.
+        tell: is called for each layer, from the first on.
+    """
+    with evaluating(model), torch.no_grad(), without_autocast():
+        _Inference(graph, model, 1 << 14, tell).through_layers()
+
+
+Tell = Callable[[int, Callable[[slice], Tensor]], None]
+"""Is told a layer, counted from 1, and what gives the messages of consecutive nodes, (part, width)."""
+
+
+def _nobody(place: int, message: Callable[[slice], Tensor]) -> None:
+    """Nobody is told."""
+
+
 @dataclass(frozen=True)
 class _Matrix:
     """(nodes, width) in blocks of columns, from left to right."""
@@ -155,13 +175,18 @@ class _Inference:
     graph: Graph
     model: Model
     rows_at_once: int
+    tell: Tell = _nobody
 
     def run(self) -> Tensor:
         """(nodes, out) predictions."""
-        model, nothing = self.model, self.graph.x[:, :0]
-        if (parts := model.precomputed(self.graph)) is not None:
+        if (parts := self.model.precomputed(self.graph)) is not None:
             z = _Matrix(parts)
-            return self._by_rows(lambda part, rows: model.read([z[part]], rows)).whole
+            return self._by_rows(lambda part, rows: self.model.read([z[part]], rows)).whole
+        return self.through_layers()
+
+    def through_layers(self) -> Tensor:
+        """(nodes, out) predictions, by messages."""
+        model, nothing = self.model, self.graph.x[:, :0]
         sent: list[Tensor] = []  # into every layer so far; nothing where it is not read again
 
         def read(z: Tensor, part: slice, rows: Rows) -> Tensor:
@@ -173,6 +198,7 @@ class _Inference:
                 sent = [nothing] * len(sent)  # what the convolution before it has read
             before = _Before(layer, list(sent), initial)
             sent.append(message.whole if place in self._kept else nothing)
+            self.tell(place, message.__getitem__)
             onward = read if place == len(model.layers) else _sending(model.layers[place])
             message = self._through(layer, message, before, onward, place + 1)
         return message.whole

@@ -165,6 +165,7 @@ METHODS: dict[str, Method] = {
     "ladies": Method(
         "lmc.estimators.layer_sampling:LADIES", "LADIES", "LADIES", clusters=False, any_model=False
     ),
+    "top": Method("lmc.estimators.top:TOP", "TOP", any_model=False),
     "saint": Method("lmc.estimators.graph_saint:GraphSAINT", "GraphSAINT", "GraphSAINT", clusters=False),
     "sign": Method(
         "lmc.estimators.precomputed:Precomputed",

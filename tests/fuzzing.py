@@ -123,7 +123,6 @@ METHOD_OPTIONS = {
     "gas": {"precision": PRECISION},
     "fm": {"precision": PRECISION},
     "sage": {"fanouts": st.sampled_from([None, [-1], [2], [1]]), "batch_size": st.integers(1, 9)},
-    "sage": {"fanouts": st.sampled_from([None, [-1], [0], [2], [1]]), "batch_size": st.integers(1, 9)},
     "top": {
         "rank": st.sampled_from([1, 3, 64]),
         "basis": st.sampled_from(["random", "history"]),

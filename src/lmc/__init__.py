@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from lmc.estimators.mvs_gnn import MVSGNN
     from lmc.estimators.neighbor_sampling import NeighborSampling
     from lmc.estimators.precomputed import Precomputed
-    from lmc.estimators.top import TOP
     from lmc.estimators.spider import Spider
+    from lmc.estimators.top import TOP
     from lmc.estimators.vr_gcn import VRGCN
     from lmc.nn.from_pyg import from_pyg
     from lmc.nn.gcn import GCN

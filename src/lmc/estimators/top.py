@@ -124,15 +124,16 @@ class TOP(HistoryEstimator):
         return LinearHalo(self, batch, {})
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
-        """The estimate of a batch of this graph, by the bases of this step."""
-        if not self.is_frozen and self.basis == "history":
-            if self._visited >= self.graph.num_nodes:
-                self._take(self._historical_bases(), visited=0)
-            self._visited += batch.num_nodes
+        """The estimate of a batch of this graph, by the bases of this step; after it, there may be others."""
         maps = self._ahead.get(batch)
         if maps is None or maps.by is not self.bases:
             maps = self._ahead[batch] = self._maps(batch)
-        return self.estimate_with(batch.alone, LinearHalo(self, batch.alone, maps.of))
+        found = self.estimate_with(batch.alone, LinearHalo(self, batch.alone, maps.of))
+        if not self.is_frozen and self.basis == "history":
+            self._visited += batch.num_nodes
+            if self._visited >= self.graph.num_nodes:
+                self._take(self._historical_bases(), visited=0)
+        return found
 
     # -- bases of histories ---------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+import torch
 
 import lmc
 from commands import called, complaints, fails
@@ -228,3 +229,54 @@ def test_codes_come_back_in_predictions(tmp_path):
     found = pd.read_csv(tmp_path / "p.csv", dtype=str)
     assert found["id"].tolist() == [f"{i:03d}" for i in range(40)]
     assert set(found["class_name"]) <= {"0123", "0456"}
+
+
+# -- names of features ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_of_features(read, tmp_path):
+    """A run on a graph with the features a, b and c."""
+    graph = read(features="id,a,b,c\nann,1,2,3\nbob,4,5,6\neve,7,8,9\n", labels=labels_of("011"))
+    lmc.fit(graph, lmc.GCN(3, 4, 2), lmc.FullBatch(), epochs=1, out=tmp_path / "run")
+    return graph, lmc.load_run(tmp_path / "run")
+
+
+def test_features_are_taken_by_name(read, run_of_features, tmp_path):
+    graph, trained = run_of_features
+    assert trained.feature_names == ["a", "b", "c"]
+    expected = trained.predict(graph)
+    other = read(features="id,c,a,more,b\nann,3,1,0,2\nbob,6,4,0,5\neve,9,7,0,8\n")
+    other.save(tmp_path / "other")
+    for same in (other, lmc.Graph.open(tmp_path / "other"), other.to(torch.float64)):
+        assert same.feature_names == ("c", "a", "more", "b")
+        assert torch.equal(trained.predict(same), expected)
+    unnamed = other.with_features(graph.x[:, [2, 0, 1]])
+    assert unnamed.feature_names is None
+    assert not torch.equal(trained.predict(unnamed), expected)
+    assert torch.equal(trained.predict(other.with_features(graph.x)), expected)
+
+
+def test_a_feature_that_is_missing_is_named(read, run_of_features):
+    _, trained = run_of_features
+    other = read(features="id,a,x,c,y\nann,1,2,3,4\nbob,4,5,6,7\neve,7,8,9,1\n")
+    with pytest.raises(
+        lmc.ArgumentError, match=r"^graph: has no feature 'b', and the model of .*run takes it$"
+    ):
+        trained.predict(other)
+
+
+def test_names_of_features_are_those_of_columns(read, tmp_path):
+    assert read(features="1,2.5\n2,3.5\n", edges="source,target\n1,2\n").feature_names is None
+    lists = pd.DataFrame({"id": [0, 1], "v": [[1.0, 2.0], [3.0, 4.0]], "a": [5, 6]})
+    lists.to_parquet(tmp_path / "x.parquet")
+    (tmp_path / "e.csv").write_text("source,target\n0,1\n")
+    graph = lmc.read_tables(tmp_path / "e.csv", features=tmp_path / "x.parquet")
+    assert graph.feature_names == ("v[0]", "v[1]", "a")
+    for names, line in [
+        (["a"], "length 1: must be 3"),
+        ("aba", "'a' is there twice"),
+        ([1, 2, 3], "strings"),
+    ]:
+        with pytest.raises(lmc.GraphError, match=line):
+            lmc.Graph([[0], [1]], torch.ones(2, 3), feature_names=names)

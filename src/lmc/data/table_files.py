@@ -215,6 +215,11 @@ def is_nameless(name: str) -> bool:
     return re.fullmatch(r"(Unnamed: \d+|__index_level_\d+__)?", name) is not None
 
 
+def is_place(name: str) -> bool:
+    """Whether it is no name of a column but its place, in a CSV whose first line are numbers."""
+    return re.fullmatch(r"column \d+", name) is not None
+
+
 def _null_where(mask: Any, column: Any) -> Any:
     import pyarrow
     from pyarrow import compute

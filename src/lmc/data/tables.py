@@ -16,7 +16,16 @@ from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
 from lmc.data.rules import TO_NUMBERS, Task
 from lmc.data.splits import ROLE_OF, Role, random_split
-from lmc.data.table_files import NO_VALUE, Table, first_text, is_nameless, is_number, is_text, writes_number
+from lmc.data.table_files import (
+    NO_VALUE,
+    Table,
+    first_text,
+    is_nameless,
+    is_number,
+    is_place,
+    is_text,
+    writes_number,
+)
 from lmc.errors import DatasetError
 
 # What columns are called, whatever their case; where none is called so, the first ones are taken.
@@ -101,14 +110,16 @@ def read_tables(
         masks = _masks(splits_table, ids)
     elif labels_table is not None and y is not None:
         masks = _random_masks(y)
+    x, feature_names = (None, None) if features_table is None else _features(features_table)
     return Graph(
         np.stack([source, target]),
-        None if features_table is None else _features(features_table),
+        x,
         y,
         edge_weight=weight,
         edge_type=kind,
         id=ids.names,
         class_names=class_names,
+        feature_names=feature_names,
         task=task,
         **masks,
     )
@@ -256,15 +267,24 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
         warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 
 
-def _features(table: Table) -> NDArray[np.float32]:
-    """(nodes, features) of the table's own rows."""
-    columns = [table.numbers(name) for name in _others(table)]
+def _features(table: Table) -> tuple[NDArray[np.float32], list[str] | None]:
+    """(nodes, features) of the table's own rows, and their names, if it has any."""
+    names = _others(table)
+    columns = [table.numbers(name) for name in names]
     widths = [1 if column.ndim == 1 else column.shape[1] for column in columns]
     x, start = np.empty((len(columns[0]), sum(widths)), dtype=np.float32), 0
     for column, width in zip(columns, widths, strict=True):
         x[:, start : start + width] = column.reshape(len(x), width)
         start += width
-    return x
+    if any(map(is_place, names)):
+        return x, None
+    named = zip(names, columns, strict=True)
+    return x, [each for name, column in named for each in _names_of(name, column)]
+
+
+def _names_of(name: str, column: NDArray[Any]) -> list[str]:
+    """One for numbers; for lists of numbers one per place in them."""
+    return [name] if column.ndim == 1 else [f"{name}[{place}]" for place in range(column.shape[1])]
 
 
 def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], list[str] | None]:

@@ -38,8 +38,10 @@ def labels_of(values):
         (["0", "00", "-1"], [0, 1, -1], ("0", "00")),
         (["0x10", "2", "2"], [0, 1, 1], ("0x10", "2")),
         ([" red", "red ", "blue"], [1, 1, 0], ("blue", "red")),
+        (["TRUE", "", "FALSE"], [1, -1, 0], ("FALSE", "TRUE")),
+        (["2020-01-02", "2020-01-01", "2020-01-02"], [1, 0, 1], ("2020-01-01", "2020-01-02")),
         (["0", "1", "-1"], [0, 1, -1], None),
-        (["true", "False", ""], [1, 0, -1], None),
+        (["true", "False", ""], [1, 0, -1], ("False", "true")),
     ],
 )
 def test_labels_are_classes_as_they_are_written(read, values, y, names):
@@ -64,6 +66,17 @@ def test_text_in_parquet_stays_text(tmp_path):
     pd.DataFrame({"id": ["ann", "bob", "eve"], "label": ["1", "2", None]}).to_parquet(tmp_path / "y.parquet")
     graph = lmc.read_tables(tmp_path / "edges.csv", labels=tmp_path / "y.parquet")
     assert (graph.y.tolist(), graph.class_names) == ([0, 1, -1], ("1", "2"))
+
+
+def test_what_parquet_knows_of_labels(tmp_path):
+    (tmp_path / "edges.csv").write_text(EDGES)
+    given, file = pd.DataFrame({"id": ["ann", "bob", "eve"]}), tmp_path / "y.parquet"
+    given.assign(label=[True, False, True]).to_parquet(file)
+    graph = lmc.read_tables(tmp_path / "edges.csv", labels=file)
+    assert (graph.y.tolist(), graph.class_names) == ([1, 0, 1], ("false", "true"))
+    given.assign(label=pd.Timestamp("2020-01-01")).to_parquet(file)
+    with pytest.raises(lmc.DatasetError, match="column 'label' holds timestamp"):
+        lmc.read_tables(tmp_path / "edges.csv", labels=file)
 
 
 @pytest.mark.parametrize("word", ["NA", "N/A", "nan", "NaN", "null", "NULL", "None", "<NA>"])

@@ -58,8 +58,9 @@ def read_tables(
       are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
       they are those of the edges and labels, in order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
-      others: integers are classes. So is text, in alphabetical order, and so are codes, integers of which
-      fewer than half occur or of which one has zeros before it (01234); `graph.class_names` has them. Several
+      others: integers are classes. So is text, also a date or true and false, in alphabetical order, and so
+      are codes, integers that do not count 0, 1, 2, ... without a gap, or of which one has zeros before
+      it (01234); `graph.class_names` has them. Several
       columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
       unlabelled, and so is NA, nan, null or None, which a warning counts. Of several columns with such a name
       the first is taken; a warning names those left out.
@@ -293,7 +294,8 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
 
     names = _some(table, _label_names(table.names))
     _say_left_out(table, [*table.id_names, *names, *_named(table.names, _SPLIT)])
-    columns = [table.labels(name, as_numbers=task in ("regression", "multilabel")) for name in names]
+    as_numbers = len(names) > 1 or task in ("regression", "multilabel")
+    columns = [table.labels(name, as_numbers) for name in names]
     text = [is_text(column.type) for column in columns]
     for name, column, is_of_text in zip(names, columns, text, strict=True):
         if not (is_number(column.type) or types.is_null(column.type) or (is_of_text and len(columns) == 1)):
@@ -324,9 +326,9 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
 def _without_gaps(
     table: Table, name: str, values: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[str] | None]:
-    """Classes; where most numbers below the largest are missing they are codes, which are names."""
+    """Classes; numbers that are not 0, 1, 2, ... without a gap are codes, which are names."""
     codes = np.unique(values[values >= 0])
-    if len(codes) == 0 or codes[-1] + 1 <= 2 * len(codes) or values.min() < -1:
+    if np.array_equal(codes, np.arange(len(codes))) or values.min() < -1:
         return values, None
     shown = ", ".join(map(str, codes[:3])) + (", ..." if len(codes) > 3 else "")
     warnings.warn(

@@ -199,6 +199,8 @@ class Graph:
         >>> Graph.from_pyg(data, split_idx={"train": [0], "test": [1]}).test_mask
         tensor([False,  True])
         """
+        if isinstance(data, Graph):
+            raise ArgumentError("data: is an lmc.Graph already; from_pyg takes a Data or a HeteroData of PyG")
         if hasattr(data, "node_types") and hasattr(data, "metadata"):
             given = hetero.arguments(data, split_idx, by_type)
         else:

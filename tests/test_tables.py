@@ -112,7 +112,7 @@ def test_labels_that_are_not_read_are_named(tmp_path):
     assert (done.returncode, len(complaints(done))) == (0, 1)
     assert complaints(done)[0].endswith(line)
     many = ",".join(f"c{place}" for place in range(9))
-    files = write(tmp_path, edges="0,1\n", labels=f"id,label,{many}\n0,1{',0' * 9}\n")
+    files = write(tmp_path, edges="0,1\n", labels=f"id,label,{many}\n0,0{',0' * 9}\n")
     with pytest.warns(UserWarning, match="columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are left out"):
         lmc.read_tables(**files)
 
@@ -205,7 +205,7 @@ WRONG = {
     },
     "labels.csv: column 'id', row 1 is 9: no node": {
         "features": "id,x\n0,1\n1,2\n",
-        "labels": "id,label\n9,1\n",
+        "labels": "id,label\n9,0\n",
     },
     "features.csv: id 1 is there twice": {"features": "id,x\n1,1\n1,2\n0,0\n"},
     "features.csv: column 'x', row 2 is empty": {"features": "id,x\n0,1\n1,\n"},

@@ -332,7 +332,7 @@ def _without_gaps(
         return values, None
     shown = ", ".join(map(str, codes[:3])) + (", ..." if len(codes) > 3 else "")
     warnings.warn(
-        f"{table.file}: column {name!r} has {len(codes)} codes ({shown}) for classes:"
+        f"{table.file}: column {name!r} has {counted(len(codes), 'code')} ({shown}) for classes:"
         " they are taken as names, and classes are numbered in their order",
         stacklevel=2,
     )

@@ -26,7 +26,7 @@ def counts(*rows):
 
 WRONG = [
     ("metrics.jsonl", None, r"metrics\.jsonl: cannot be read \(No such file"),
-    ("config.toml", None, r"config\.toml: not a TOML file that can be read \(No such file"),
+    ("config.toml", None, r"not the folder of a run \(there is no config\.toml in it"),
     ("config.toml", b"[data\n", r"config\.toml: not a TOML file"),
     ("config.toml", b"a = '\xff'", r"config\.toml: not a TOML file"),
     ("environment.json", b"{", r"environment\.json: not JSON"),

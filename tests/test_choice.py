@@ -91,6 +91,12 @@ def test_some_graphs_by_hand():
     assert choose_batches(5)[:2] == choose_batches(1)[:2] == (1, 1)
 
 
+@pytest.mark.parametrize(("nodes", "per_batch"), [(20_000, 5_000), (20_000, 8_000), (5, None)])
+def test_a_batch_that_is_larger_than_its_share_is_not_said_to_have_it(nodes, per_batch):
+    reason = choose_batches(nodes, parts_per_batch=per_batch).reason
+    assert reason.endswith("a cluster): smaller clusters are not made")
+
+
 @pytest.mark.parametrize(
     ("given_", "message"),
     [

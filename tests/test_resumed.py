@@ -218,7 +218,7 @@ def test_wrong_commands_are_one_line(tmp_path, monkeypatch, arguments):
         ({"parts": 5}, "training.parts is 4, and cannot become 5"),
         ({"patience": 3}, "training.patience is None, and cannot become 3"),
         ({"estimator": lmc.LMC(alpha=0)}, "method.alpha is auto, and cannot become 0"),
-        ({"estimator": lmc.GAS()}, "method.alpha is auto, and cannot become None"),
+        ({"estimator": lmc.GAS()}, "method.name is lmc, and cannot become gas"),
     ],
 )
 def test_other_settings_are_refused_and_the_file_stays(tmp_path, changes, reason):

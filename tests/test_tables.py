@@ -112,7 +112,7 @@ def test_labels_that_are_not_read_are_named(tmp_path):
     assert (done.returncode, len(complaints(done))) == (0, 1)
     assert complaints(done)[0].endswith(line)
     many = ",".join(f"c{place}" for place in range(9))
-    files = write(tmp_path, edges="0,1\n", labels=f"id,label,{many}\n0,1{',0' * 9}\n")
+    files = write(tmp_path, edges="0,1\n", labels=f"id,label,{many}\n0,0{',0' * 9}\n")
     with pytest.warns(UserWarning, match="columns 'c0', 'c1', 'c2', 'c3', 'c4' and 4 more are left out"):
         lmc.read_tables(**files)
 
@@ -135,14 +135,14 @@ def test_ids_keep_their_zeros(tmp_path):
 def test_kinds_of_labels(tmp_path):
     edges, labels = "0,1\n1,2\n2,3\n", {}
     for name, text in {
-        "integers": "id,label\n0,2\n3,0\n1,\n",
+        "integers": "id,label\n0,1\n3,0\n1,\n",
         "yes and no": "id,y\n0,true\n1,false\n",
         "reals": "id,target\n0,0.5\n2,-1\n",
         "several": "id,a,b\n0,1,0\n1,0,0\n2,1,1\n",
         "split": "id,label,split\n0,0,train\n1,1,valid\n2,1,test\n3,0,\n",
     }.items():
         labels[name] = lmc.read_tables(**write(tmp_path, edges=edges, labels=text))
-    assert labels["integers"].y.tolist() == [2, -1, -1, 0]
+    assert labels["integers"].y.tolist() == [1, -1, -1, 0]
     assert labels["yes and no"].y.tolist() == [1, 0, -1, -1]
     assert (labels["reals"].task, labels["reals"].y.nan_to_num(9).tolist()) == ("regression", [0.5, 9, -1, 9])
     assert int((labels["reals"].train_mask | labels["reals"].val_mask).sum()) == 2
@@ -164,6 +164,10 @@ def test_codes_are_the_names_of_classes(tmp_path):
     with pytest.warns(UserWarning, match="has 2 codes \\(10, 20\\) for classes"):
         graph = lmc.read_tables(**files, task="multiclass")
     assert (graph.y.tolist(), graph.class_names) == ([1, -1, 0], ("10", "20"))
+    files = write(tmp_path, edges="source,target\na,b\nb,c\n", labels="id,y\na,3\nb,1\nc,2\n")
+    with pytest.warns(UserWarning, match="has 3 codes \\(1, 2, 3\\) for classes"):
+        graph = lmc.read_tables(**files)
+    assert (graph.y.tolist(), graph.class_names) == ([2, 0, 1], ("1", "2", "3"))
     files = write(tmp_path, edges="source,target\na,b\nb,c\n", labels="id,y\na,1\nb,0\nc,2\n")
     graph = lmc.read_tables(**files)
     assert (graph.y.tolist(), graph.class_names) == ([1, 0, 2], None)
@@ -201,7 +205,7 @@ WRONG = {
     },
     "labels.csv: column 'id', row 1 is 9: no node": {
         "features": "id,x\n0,1\n1,2\n",
-        "labels": "id,label\n9,1\n",
+        "labels": "id,label\n9,0\n",
     },
     "features.csv: id 1 is there twice": {"features": "id,x\n1,1\n1,2\n0,0\n"},
     "features.csv: column 'x', row 2 is empty": {"features": "id,x\n0,1\n1,\n"},
@@ -213,7 +217,6 @@ WRONG = {
     "splits.csv: column 'split', row 1 is 'dev set': must be one of train, val, test": {
         "splits": "id,split\n0,dev set\n"
     },
-    "labels.csv: column 'label' holds timestamp": {"labels": "id,label\n0,2020-01-01 00:00:00\n"},
     "edges.csv: column 'edge_type' holds text: types must be integers from 0; numpy.unique(names, return_": {
         "edges": "source,target,edge_type\n0,1,cites\n1,0,writes\n"
     },

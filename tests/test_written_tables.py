@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+import torch
 
 import lmc
 from commands import called, complaints, fails
@@ -37,8 +38,10 @@ def labels_of(values):
         (["0", "00", "-1"], [0, 1, -1], ("0", "00")),
         (["0x10", "2", "2"], [0, 1, 1], ("0x10", "2")),
         ([" red", "red ", "blue"], [1, 1, 0], ("blue", "red")),
+        (["TRUE", "", "FALSE"], [1, -1, 0], ("FALSE", "TRUE")),
+        (["2020-01-02", "2020-01-01", "2020-01-02"], [1, 0, 1], ("2020-01-01", "2020-01-02")),
         (["0", "1", "-1"], [0, 1, -1], None),
-        (["true", "False", ""], [1, 0, -1], None),
+        (["true", "False", ""], [1, 0, -1], ("False", "true")),
     ],
 )
 def test_labels_are_classes_as_they_are_written(read, values, y, names):
@@ -63,6 +66,17 @@ def test_text_in_parquet_stays_text(tmp_path):
     pd.DataFrame({"id": ["ann", "bob", "eve"], "label": ["1", "2", None]}).to_parquet(tmp_path / "y.parquet")
     graph = lmc.read_tables(tmp_path / "edges.csv", labels=tmp_path / "y.parquet")
     assert (graph.y.tolist(), graph.class_names) == ([0, 1, -1], ("1", "2"))
+
+
+def test_what_parquet_knows_of_labels(tmp_path):
+    (tmp_path / "edges.csv").write_text(EDGES)
+    given, file = pd.DataFrame({"id": ["ann", "bob", "eve"]}), tmp_path / "y.parquet"
+    given.assign(label=[True, False, True]).to_parquet(file)
+    graph = lmc.read_tables(tmp_path / "edges.csv", labels=file)
+    assert (graph.y.tolist(), graph.class_names) == ([1, 0, 1], ("false", "true"))
+    given.assign(label=pd.Timestamp("2020-01-01")).to_parquet(file)
+    with pytest.raises(lmc.DatasetError, match="column 'label' holds timestamp"):
+        lmc.read_tables(tmp_path / "edges.csv", labels=file)
 
 
 @pytest.mark.parametrize("word", ["NA", "N/A", "nan", "NaN", "null", "NULL", "None", "<NA>"])
@@ -228,3 +242,54 @@ def test_codes_come_back_in_predictions(tmp_path):
     found = pd.read_csv(tmp_path / "p.csv", dtype=str)
     assert found["id"].tolist() == [f"{i:03d}" for i in range(40)]
     assert set(found["class_name"]) <= {"0123", "0456"}
+
+
+# -- names of features ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_of_features(read, tmp_path):
+    """A run on a graph with the features a, b and c."""
+    graph = read(features="id,a,b,c\nann,1,2,3\nbob,4,5,6\neve,7,8,9\n", labels=labels_of("011"))
+    lmc.fit(graph, lmc.GCN(3, 4, 2), lmc.FullBatch(), epochs=1, out=tmp_path / "run")
+    return graph, lmc.load_run(tmp_path / "run")
+
+
+def test_features_are_taken_by_name(read, run_of_features, tmp_path):
+    graph, trained = run_of_features
+    assert trained.feature_names == ["a", "b", "c"]
+    expected = trained.predict(graph)
+    other = read(features="id,c,a,more,b\nann,3,1,0,2\nbob,6,4,0,5\neve,9,7,0,8\n")
+    other.save(tmp_path / "other")
+    for same in (other, lmc.Graph.open(tmp_path / "other"), other.to(torch.float64)):
+        assert same.feature_names == ("c", "a", "more", "b")
+        assert torch.equal(trained.predict(same), expected)
+    unnamed = other.with_features(graph.x[:, [2, 0, 1]])
+    assert unnamed.feature_names is None
+    assert not torch.equal(trained.predict(unnamed), expected)
+    assert torch.equal(trained.predict(other.with_features(graph.x)), expected)
+
+
+def test_a_feature_that_is_missing_is_named(read, run_of_features):
+    _, trained = run_of_features
+    other = read(features="id,a,x,c,y\nann,1,2,3,4\nbob,4,5,6,7\neve,7,8,9,1\n")
+    with pytest.raises(
+        lmc.ArgumentError, match=r"^graph: has no feature 'b', and the model of .*run takes it$"
+    ):
+        trained.predict(other)
+
+
+def test_names_of_features_are_those_of_columns(read, tmp_path):
+    assert read(features="1,2.5\n2,3.5\n", edges="source,target\n1,2\n").feature_names is None
+    lists = pd.DataFrame({"id": [0, 1], "v": [[1.0, 2.0], [3.0, 4.0]], "a": [5, 6]})
+    lists.to_parquet(tmp_path / "x.parquet")
+    (tmp_path / "e.csv").write_text("source,target\n0,1\n")
+    graph = lmc.read_tables(tmp_path / "e.csv", features=tmp_path / "x.parquet")
+    assert graph.feature_names == ("v[0]", "v[1]", "a")
+    for names, line in [
+        (["a"], "length 1: must be 3"),
+        ("aba", "'a' is there twice"),
+        ([1, 2, 3], "strings"),
+    ]:
+        with pytest.raises(lmc.GraphError, match=line):
+            lmc.Graph([[0], [1]], torch.ones(2, 3), feature_names=names)

@@ -6,6 +6,7 @@ import torch
 import lmc
 from commands import called as run_here
 from commands import fails
+from lmc.cli.train import _say
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,38 @@ def test_values_of_another_type(make, line):
     with pytest.raises(lmc.ArgumentError) as raised:
         make()
     assert str(raised.value) == line
+
+
+def test_a_graph_in_the_place_of_data_of_pyg(graph):
+    with pytest.raises(lmc.ArgumentError, match=r"^data: is an lmc.Graph already"):
+        lmc.Graph.from_pyg(graph)
+
+
+@pytest.mark.filterwarnings("ignore:the graph has no features")
+def test_a_model_of_features_on_a_graph_without(model):
+    bare = lmc.Graph([[0, 1], [1, 0]], y=[0, 1], train_mask=[True, True])
+    with pytest.raises(lmc.ArgumentError, match=r"0 features .*graph\.with_features\('structure'\)"):
+        lmc.fit(bare, model, lmc.FullBatch(), epochs=1)
+
+
+@pytest.mark.parametrize("arguments", [["inspect", "empty"], ["report", "empty"], ["predict", "empty"]])
+def test_a_folder_that_holds_nothing(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    line = "not a graph (" if arguments[0] == "inspect" else "not the folder of a run ("
+    said = run_here(*arguments).stderr
+    assert said.startswith("lmc: empty: ")
+    assert line in said
+
+
+def test_the_last_line_breaks_between_words(monkeypatch, capsys):
+    line = "finished: runs/a; `lmc report runs/a` shows it"
+    monkeypatch.setenv("COLUMNS", "33")
+    for terminal, lines in (("1", 2), ("", 1)):
+        monkeypatch.setenv("FORCE_COLOR", terminal)
+        _say(line)
+        said = capsys.readouterr().out.splitlines()
+        assert (len(said), " ".join(map(str.strip, said))) == (lines, line)
 
 
 @pytest.mark.parametrize("wrong", ["", "/tmp/a\0b", 3])

@@ -69,7 +69,9 @@ def choose_batches(
     share, why = (batch_share, f"batch_share={batch_share:g}") if batch_share else _share_of(num_nodes)
     if parts is None:
         per_batch = _clusters_of(round(num_nodes * share)) if parts_per_batch is None else parts_per_batch
-        parts = max(per_batch, min(round(per_batch / share), num_nodes // LEAST_CLUSTER))
+        wanted = round(per_batch / share)
+        parts = max(per_batch, min(wanted, num_nodes // LEAST_CLUSTER))
+        why = why if parts >= wanted else "smaller clusters are not made"
     elif batch_share is not None:
         per_batch = max(1, round(parts * batch_share))
     else:

@@ -24,7 +24,12 @@ def whole_numbers(value: str) -> list[int]:
 
 # Flag, what it sets, its type and what it is: everything else is set by --set.
 _FLAGS: list[tuple[str, str, Any, str]] = [
-    ("--data", "data.name", completion.DATA, "Name or path of the graph."),
+    (
+        "--data",
+        "data.name",
+        completion.DATA,
+        "Name or path of the graph; by default synthetic, which needs no file.",
+    ),
     ("--root", "data.root", click.Path(), "Folder to look for it in."),
     (
         "--features",

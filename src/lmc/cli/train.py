@@ -26,9 +26,17 @@ if TYPE_CHECKING:
     from lmc.training.records import Result
 
 
+def _methods() -> str:
+    """Their names, each with what it stands for where it does not say so itself."""
+    return ", ".join(
+        name if method.title.lower() == name else f"{name} ({method.title})"
+        for name, method in METHODS.items()
+    )
+
+
 @click.command("train")
 @settings
-@click.option("--method", type=completion.METHOD, help=f"One of {', '.join(METHODS)}.")
+@click.option("--method", type=completion.METHOD, help=f"One of {_methods()}.")
 @SEEDS_FLAG
 @click.option("--out", type=FOLDER, help="Folder of the run; several seeds in it go on where they stopped.")
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with, perhaps with more --epochs.")
@@ -152,10 +160,18 @@ def _show(result: Result, folder: Path) -> None:
     from lmc.training.result_view import best_text, seconds_text
 
     if result.best is not None:
-        print(best_text(result))
+        _say(best_text(result))
     if result.history:  # one that was interrupted before has its last line alone
-        print(seconds_text(result))
+        _say(seconds_text(result))
     if result.history and result.batches is not None:
-        print(f"batches: {result.batches}")
+        _say(f"batches: {result.batches}")
     if result.stopped != "interrupted":
-        print(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")
+        _say(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")
+
+
+def _say(text: str) -> None:
+    """Print a line, which a terminal that is narrower breaks between words."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=not console.is_terminal)

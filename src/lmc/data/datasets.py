@@ -178,7 +178,7 @@ def _is_path(name: str) -> bool:
 
 
 def _not_found(name: str, root: str | Path | None) -> str:
-    if _is_path(name):
+    if _is_path(name) or expanded(Path(name)).exists():
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
     names = ["synthetic", *published.ALIASES, *published.PUBLISHED]
     near = difflib.get_close_matches(name.lower(), names, n=1)

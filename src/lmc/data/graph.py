@@ -61,6 +61,7 @@ class Graph:
         split: which of k splits is taken; None takes the first, with a warning.
         id: (nodes,) integers or strings, what nodes are called where they come from; None for nothing.
         class_names: one per class, or None.
+        feature_names: one per column of `x`, or None; a run keeps them, and predicts by them.
 
     Raises:
         GraphError: one line that names the array, the first offending place, and the rule.
@@ -91,6 +92,8 @@ class Graph:
     id: NDArray[Any] | None
     """(nodes,) int64 or strings, what nodes are called where they come from, or None."""
     class_names: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None
+    """One per column of `x`, each once; or None."""
 
     def __init__(
         self,
@@ -109,9 +112,10 @@ class Graph:
         split: int | None = None,
         id: Any = None,
         class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         masks = (train_mask, val_mask, test_mask)
-        nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names)
+        nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names, feature_names)
         ends = rules.tensor("edge_index", edge_index)
         num_nodes = nodes.count or rules.count_ends(ends)
         edges = GivenEdges(edge_weight, edge_attr, edge_type).from_ends(ends, num_nodes)
@@ -136,6 +140,7 @@ class Graph:
         split: int | None = None,
         id: Any = None,
         class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> Graph:
         """The same from rows of in-neighbours: node i receives from `indices[indptr[i]:indptr[i+1]]`.
 
@@ -143,7 +148,7 @@ class Graph:
         Graph(2 nodes, 2 edges, 2 features, 2 classes, undirected)
         """
         masks = (train_mask, val_mask, test_mask)
-        nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names)
+        nodes = GivenNodes(x, y, masks, task, num_classes, split, id, class_names, feature_names)
         indptr, indices = rules.tensor("indptr", indptr), rules.tensor("indices", indices)
         num_nodes = nodes.count or max(1, indptr.numel() - 1)
         graph = cls.__new__(cls)
@@ -154,7 +159,7 @@ class Graph:
     def _set(self, edges: GraphEdges, nodes: Nodes) -> None:
         self.adjacency, self.edge_attr, self.edge_type = edges
         self.x, self.y, self.train_mask, self.val_mask, self.test_mask = nodes[:5]
-        self.task, self.num_classes, self.id, self.class_names = nodes[5:]
+        self.task, self.num_classes, self.id, self.class_names, self.feature_names = nodes[5:]
 
     # -- PyG in, PyG out -------------------------------------------------------------------------
 
@@ -194,6 +199,8 @@ class Graph:
         >>> Graph.from_pyg(data, split_idx={"train": [0], "test": [1]}).test_mask
         tensor([False,  True])
         """
+        if isinstance(data, Graph):
+            raise ArgumentError("data: is an lmc.Graph already; from_pyg takes a Data or a HeteroData of PyG")
         if hasattr(data, "node_types") and hasattr(data, "metadata"):
             given = hetero.arguments(data, split_idx, by_type)
         else:
@@ -280,8 +287,9 @@ class Graph:
         arrays |= {name: getattr(self, name) for name in ("x", "y", *MASKS)}
         arrays |= {name: getattr(self, name) for name in OF_EDGES if getattr(self, name) is not None}
         about: dict[str, Any] = {"task": self.task, "num_classes": self.num_classes}
-        if self.class_names is not None:
-            about["class_names"] = list(self.class_names)
+        for names in ("class_names", "feature_names"):
+            if getattr(self, names) is not None:
+                about[names] = list(getattr(self, names))
         named = {} if self.id is None else {"id": self.id}
         content = {name: array.numpy() for name, array in arrays.items()} | named
         storage.save(checks.path("path", path), about, content)
@@ -300,9 +308,11 @@ class Graph:
         about, arrays = storage.open_folder(Path(path))
         given: dict[str, Any] = dict(arrays)
         try:
-            width, names = about["num_classes"], about.get("class_names")
-            width = None if width == 0 else width  # there are no labels that would say otherwise
-            graph = cls.from_csr(**given, task=about["task"], num_classes=width, class_names=names)
+            given |= {names: about.get(names) for names in ("class_names", "feature_names")}
+            width = (
+                about["num_classes"] or None
+            )  # where it is 0, there are no labels that would say otherwise
+            graph = cls.from_csr(**given, task=about["task"], num_classes=width)
             graph.remember_source({"name": str(Path(path).absolute())})
             return graph
         except (GraphError, ArgumentError) as error:
@@ -436,7 +446,22 @@ class Graph:
         Graph(2 nodes, 2 edges, 128 features, 2 classes, undirected)
         """
         made = made_features(self.neighbours, x) if isinstance(x, str) else rules.dense("x", x)
-        return self._with_x(made)
+        return self._with_x(made, feature_names=None)
+
+    def select_features(self, names: Sequence[str]) -> Graph:
+        """The graph with the features that have these names, in this order; itself where it is so.
+
+        >>> pair = Graph([[0], [1]], [[1.0, 2.0], [3.0, 4.0]], feature_names=["a", "b"])
+        >>> pair.select_features(["b", "a"]).x.tolist()
+        [[2.0, 1.0], [4.0, 3.0]]
+        """
+        known = {name: column for column, name in enumerate(self.feature_names or ())}
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise GraphError(f"has no feature {checks.shown(missing[0])}")
+        if tuple(names) == self.feature_names:
+            return self
+        return self._with_x(self.x[:, [known[name] for name in names]], feature_names=tuple(names))
 
     def to(self, dtype: torch.dtype) -> Graph:
         """The graph with features of another type, float32 or float64; itself where they have it.
@@ -448,11 +473,11 @@ class Graph:
             return self
         if dtype not in (torch.float32, torch.float64):
             raise ArgumentError(f"dtype={dtype}: features are torch.float32 or torch.float64")
-        return self._with_x(self.x.to(dtype))
+        return self._with_x(self.x.to(dtype), self.feature_names)
 
-    def _with_x(self, x: Tensor) -> Graph:
+    def _with_x(self, x: Tensor, feature_names: tuple[str, ...] | None) -> Graph:
         other = copy.copy(self)  # what is known of the edges goes along
-        other.x = rules.features(x, self.num_nodes)
+        other.x, other.feature_names = rules.features(x, self.num_nodes), feature_names
         return other
 
     def __repr__(self) -> str:

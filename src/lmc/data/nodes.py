@@ -38,6 +38,7 @@ class Nodes(NamedTuple):
     num_classes: int
     id: NDArray[Any] | None
     class_names: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None
 
 
 class GivenNodes:
@@ -57,12 +58,14 @@ class GivenNodes:
         split: int | None = None,
         id: Any = None,
         class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         self._x = None if x is None else rules.dense("x", x)
         self._y = None if y is None else rules.tensor("y", y)
         self._id = None if id is None else original_ids(id)
         self._masks, self._task, self._num_classes, self._split = masks, task, num_classes, split
         self._class_names = None if class_names is None else tuple(class_names)
+        self._feature_names = None if feature_names is None else tuple(feature_names)
         self.count = rules.count_nodes(self._x, self._y, self._id)
 
     def checked(self, num_nodes: int) -> Nodes:
@@ -82,4 +85,7 @@ class GivenNodes:
             raise GraphError(f"id has shape {self._id.shape}: must be ({num_nodes},), one per node")
         if self._class_names is not None:
             rules.class_names(self._class_names, task, num_classes)
-        return Nodes(x, y, train, val, test, task, num_classes, self._id, self._class_names)
+        if self._feature_names is not None:
+            rules.feature_names(self._feature_names, x.shape[1])
+        names = self._id, self._class_names, self._feature_names
+        return Nodes(x, y, train, val, test, task, num_classes, *names)

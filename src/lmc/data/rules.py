@@ -352,6 +352,17 @@ def class_names(names: tuple[Any, ...], task: Task, num_classes: int) -> None:
         raise GraphError(f"class_names has length {len(names)}: must be {num_classes}, one per class")
 
 
+def feature_names(names: tuple[Any, ...], num_features: int) -> None:
+    """One string per column of the features, each once."""
+    if not all(isinstance(name, str) for name in names):
+        raise GraphError(f"feature_names={checks.shown(names)}: must be strings")
+    if len(names) != num_features:
+        raise GraphError(f"feature_names has length {len(names)}: must be {num_features}, one per feature")
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise GraphError(f"feature_names: {checks.shown(twice)} is there twice; each must be another")
+
+
 def trainable(train_mask: Tensor, y: Tensor, task: Task) -> None:
     """At least one labelled node to learn from."""
     if not bool(train_mask.any()):

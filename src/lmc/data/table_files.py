@@ -77,14 +77,15 @@ class Table:
         """A pyarrow array of labels, null where there is none, also where a word of `NO_VALUE` says so.
 
         A column of a CSV is one of numbers if all of it are, as in `Table.ids` unless `as_numbers`: 007 is a
-        name, and -1 no label. In Parquet, text stays text.
+        name, and -1 no label; true and false are names too. In Parquet, text stays text.
         """
         import pyarrow
         from pyarrow import compute
 
         text = self.column(name)
         if not is_text(text.type):
-            return text
+            is_name = pyarrow.types.is_boolean(text.type) and not as_numbers
+            return text.cast(pyarrow.large_string()) if is_name else text
         is_word = compute.is_in(compute.utf8_lower(text), pyarrow.array(NO_VALUE, pyarrow.large_string()))
         if found := compute.sum(is_word).as_py():
             word, text = text.filter(is_word)[0].as_py(), _null_where(is_word, text)
@@ -95,7 +96,8 @@ class Table:
             )
         if not self.is_csv:
             return text
-        for kind in (pyarrow.int64(), pyarrow.float64(), pyarrow.bool_(), pyarrow.timestamp("s")):
+        kinds = (pyarrow.int64(), pyarrow.float64(), *([pyarrow.bool_()] if as_numbers else []))
+        for kind in kinds:
             try:
                 values = text.cast(kind)
             except pyarrow.ArrowInvalid:
@@ -213,6 +215,11 @@ def _has_decimal_comma(text: str) -> bool:
 def is_nameless(name: str) -> bool:
     """Whether a column has no name, or the one that pandas gives to such columns."""
     return re.fullmatch(r"(Unnamed: \d+|__index_level_\d+__)?", name) is not None
+
+
+def is_place(name: str) -> bool:
+    """Whether it is no name of a column but its place, in a CSV whose first line are numbers."""
+    return re.fullmatch(r"column \d+", name) is not None
 
 
 def _null_where(mask: Any, column: Any) -> Any:

@@ -16,7 +16,16 @@ from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
 from lmc.data.rules import TO_NUMBERS, Task
 from lmc.data.splits import ROLE_OF, Role, random_split
-from lmc.data.table_files import NO_VALUE, Table, first_text, is_nameless, is_number, is_text, writes_number
+from lmc.data.table_files import (
+    NO_VALUE,
+    Table,
+    first_text,
+    is_nameless,
+    is_number,
+    is_place,
+    is_text,
+    writes_number,
+)
 from lmc.errors import DatasetError
 
 # What columns are called, whatever their case; where none is called so, the first ones are taken.
@@ -49,8 +58,9 @@ def read_tables(
       are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
       they are those of the edges and labels, in order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
-      others: integers are classes. So is text, in alphabetical order, and so are codes, integers of which
-      fewer than half occur or of which one has zeros before it (01234); `graph.class_names` has them. Several
+      others: integers are classes. So is text, also a date or true and false, in alphabetical order, and so
+      are codes, integers that do not count 0, 1, 2, ... without a gap, or of which one has zeros before
+      it (01234); `graph.class_names` has them. Several
       columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
       unlabelled, and so is NA, nan, null or None, which a warning counts. Of several columns with such a name
       the first is taken; a warning names those left out.
@@ -101,14 +111,16 @@ def read_tables(
         masks = _masks(splits_table, ids)
     elif labels_table is not None and y is not None:
         masks = _random_masks(y)
+    x, feature_names = (None, None) if features_table is None else _features(features_table)
     return Graph(
         np.stack([source, target]),
-        None if features_table is None else _features(features_table),
+        x,
         y,
         edge_weight=weight,
         edge_type=kind,
         id=ids.names,
         class_names=class_names,
+        feature_names=feature_names,
         task=task,
         **masks,
     )
@@ -256,15 +268,24 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
         warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 
 
-def _features(table: Table) -> NDArray[np.float32]:
-    """(nodes, features) of the table's own rows."""
-    columns = [table.numbers(name) for name in _others(table)]
+def _features(table: Table) -> tuple[NDArray[np.float32], list[str] | None]:
+    """(nodes, features) of the table's own rows, and their names, if it has any."""
+    names = _others(table)
+    columns = [table.numbers(name) for name in names]
     widths = [1 if column.ndim == 1 else column.shape[1] for column in columns]
     x, start = np.empty((len(columns[0]), sum(widths)), dtype=np.float32), 0
     for column, width in zip(columns, widths, strict=True):
         x[:, start : start + width] = column.reshape(len(x), width)
         start += width
-    return x
+    if any(map(is_place, names)):
+        return x, None
+    named = zip(names, columns, strict=True)
+    return x, [each for name, column in named for each in _names_of(name, column)]
+
+
+def _names_of(name: str, column: NDArray[Any]) -> list[str]:
+    """One for numbers; for lists of numbers one per place in them."""
+    return [name] if column.ndim == 1 else [f"{name}[{place}]" for place in range(column.shape[1])]
 
 
 def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], list[str] | None]:
@@ -273,7 +294,8 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
 
     names = _some(table, _label_names(table.names))
     _say_left_out(table, [*table.id_names, *names, *_named(table.names, _SPLIT)])
-    columns = [table.labels(name, as_numbers=task in ("regression", "multilabel")) for name in names]
+    as_numbers = len(names) > 1 or task in ("regression", "multilabel")
+    columns = [table.labels(name, as_numbers) for name in names]
     text = [is_text(column.type) for column in columns]
     for name, column, is_of_text in zip(names, columns, text, strict=True):
         if not (is_number(column.type) or types.is_null(column.type) or (is_of_text and len(columns) == 1)):
@@ -304,13 +326,13 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
 def _without_gaps(
     table: Table, name: str, values: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[str] | None]:
-    """Classes; where most numbers below the largest are missing they are codes, which are names."""
+    """Classes; numbers that are not 0, 1, 2, ... without a gap are codes, which are names."""
     codes = np.unique(values[values >= 0])
-    if len(codes) == 0 or codes[-1] + 1 <= 2 * len(codes) or values.min() < -1:
+    if np.array_equal(codes, np.arange(len(codes))) or values.min() < -1:
         return values, None
     shown = ", ".join(map(str, codes[:3])) + (", ..." if len(codes) > 3 else "")
     warnings.warn(
-        f"{table.file}: column {name!r} has {len(codes)} codes ({shown}) for classes:"
+        f"{table.file}: column {name!r} has {counted(len(codes), 'code')} ({shown}) for classes:"
         " they are taken as names, and classes are numbered in their order",
         stacklevel=2,
     )

@@ -312,7 +312,9 @@ class Model(nn.Module):
             if graph.edge_attr is not None:
                 features += f" and {graph.edge_attr.shape[1]} of its edges"
             why, own = one_line(error), weight_type(self)
-            if own not in (None, graph.x.dtype):
+            if graph.num_features == 0:
+                why = "graph.with_features('structure'), or --features structure, makes some of its edges"
+            elif own not in (None, graph.x.dtype):
                 fits = own in (torch.float32, torch.float64)
                 fix = f"graph.to({own})" if fits else f"model.to({graph.x.dtype})"
                 why = f"its weights are of {own}; {fix} makes them agree"

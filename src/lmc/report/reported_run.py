@@ -16,6 +16,7 @@ from lmc.errors import ArgumentError, RunError
 from lmc.runs.config import Config
 from lmc.runs.folder import CONFIG, ENVIRONMENT, METRICS, SUMMARY
 from lmc.runs.metrics_file import read_metrics
+from lmc.runs.run import check_folder
 from lmc.runs.summary import Summary, read_summary
 from lmc.runs.text_files import content_of, in_file, json_of
 from lmc.training.records import Record, most, step_memory_of
@@ -102,6 +103,7 @@ def read_run(folder: Path) -> ReportedRun:
     """Read a run folder: `config.toml` and `metrics.jsonl`, and the other files where they are."""
     if not folder.is_dir():
         raise ArgumentError(f"{folder}: no such run folder")
+    check_folder(folder)
     config, history = Config.read(folder / CONFIG), read_metrics(folder / METRICS)
     summary = read_summary(folder / SUMMARY) if (folder / SUMMARY).exists() else None
     passed = accumulate(record.seconds for record in history)

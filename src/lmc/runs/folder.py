@@ -202,9 +202,9 @@ class RunFolder(Callback):
 def _about(training: Training, config: Config) -> dict[str, Any]:
     """What is needed to build the model again, kept with the best weights."""
     graph, recipe = training.graph, training.model.recipe
-    names = {} if graph.class_names is None else {"class_names": list(graph.class_names)}
+    named = {"class_names": graph.class_names, "feature_names": graph.feature_names}
     return {
-        **names,
+        **{key: list(names) for key, names in named.items() if names is not None},
         "config": config.to_tree(),
         "task": graph.task,
         "in_features": graph.num_features,

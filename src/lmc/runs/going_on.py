@@ -32,11 +32,14 @@ def refusal(kept: Mapping[str, Settings], asked: Mapping[str, Settings]) -> str 
     True
     >>> refusal({"training": {"lr": 0.1}}, {"training": {"lr": 0.5}})
     'goes on with the settings of the run: training.lr is 0.1, and cannot become 0.5'
+    >>> refusal({"model": {"name": "gcnii", "alpha": 0.1}}, {"model": {"name": "gcn"}})
+    'goes on with the settings of the run: model.name is gcnii, and cannot become gcn'
     >>> refusal({"training": {}}, {"training": {"balance": "none"}}) is None
     True
     """
     before, after = UNSAID | _by_place(kept), UNSAID | _by_place(asked)
-    for place in sorted(before.keys() | after.keys()):
+    # Names first: a model of another kind has other options too.
+    for place in sorted(before.keys() | after.keys(), key=lambda place: (not place.endswith(".name"), place)):
         old, new = before.get(place), after.get(place)
         if old != new and place not in CHANGEABLE:
             return f"goes on with the settings of the run: {place} is {old}, and cannot become {new}"

@@ -15,7 +15,7 @@ from lmc import checks, typed
 from lmc.checks import counted
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
-from lmc.errors import ArgumentError, RunError
+from lmc.errors import ArgumentError, GraphError, RunError
 from lmc.files import one_line
 from lmc.nn.inference import predict
 from lmc.nn.model import Model
@@ -104,20 +104,41 @@ class Run:
     @property
     def class_names(self) -> list[str] | None:
         """One per class, where they have names."""
+        return self._names("class_names")
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """One per feature that the model takes, where they have names."""
+        return self._names("feature_names")
+
+    def _names(self, of: str) -> list[str] | None:
         file = str(self.folder / BEST)
-        names: list[str] | None = typed.read(
-            "class_names", self._kept[1].get("class_names"), list[str] | None, in_file(file)
-        )
+        names: list[str] | None = typed.read(of, self._kept[1].get(of), list[str] | None, in_file(file))
         return names
 
     def predict(self, graph: Graph | None = None, nodes: Tensor | None = None) -> Tensor:
-        """(nodes, out) what the model says of a graph, or of some of its nodes; None is the run's own."""
+        """(nodes, out) what the model says of a graph, or of some of its nodes; None is the run's own.
+
+        Features are taken by name where both this graph and that of the training have names of them.
+        """
         graph, model = self.load_graph() if graph is None else graph, self.model
-        needed = self._kept[1].get("in_features")
-        if isinstance(graph, Graph) and self.given is None and graph.num_features != needed:
+        if isinstance(graph, Graph):
+            graph = self._with_its_features(graph)
+        return predict(graph, model, nodes=nodes)
+
+    def _with_its_features(self, graph: Graph) -> Graph:
+        """The graph with the features that the model takes; ArgumentError where it has others."""
+        names, needed = self.feature_names, self._kept[1].get("in_features")
+        if names is not None and graph.feature_names is not None:
+            try:
+                return graph.select_features(names)
+            except GraphError as error:
+                takes = f"{error}, and the model of {self.folder} takes it"
+                raise ArgumentError(f"{_name(graph)}: {takes}") from None
+        if self.given is None and graph.num_features != needed:
             has = counted(graph.num_features, "feature")
             raise ArgumentError(f"{_name(graph)}: has {has}, and the model of {self.folder} takes {needed}")
-        return predict(graph, model, nodes=nodes)
+        return graph
 
     def load_graph(self, other: str | None = None, root: str | None = None) -> Graph:
         """The graph that the run was trained on, or another one, with features made as those are."""

@@ -64,12 +64,17 @@ def read_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Confi
         return Config.of(merged(tree, changes or {}))
 
 
-def read_tree(folder: Path) -> dict[str, Settings]:
-    """The settings of a run by section, whether or not text says them all."""
+def check_folder(folder: Path) -> None:
+    """Raise ArgumentError where a folder is none of a run."""
     if not (folder / CONFIG).is_file():
         runs = sorted(f"{file.parent}" for file in folder.glob(f"*/{CONFIG}"))
         hint = f"; it holds {len(runs)}, {runs[0]} among them" if runs else ""
         raise ArgumentError(f"{folder}: not the folder of a run (there is no {CONFIG} in it){hint}")
+
+
+def read_tree(folder: Path) -> dict[str, Settings]:
+    """The settings of a run by section, whether or not text says them all."""
+    check_folder(folder)
     tree = Config.read(folder / CONFIG)
     with _naming(folder / CONFIG):
         Config.check_sections(tree)

@@ -44,6 +44,6 @@ def prefetch(items: Iterable[Item], prepare: Callable[[Item], object] | None = N
 
 
 def _step_aside() -> None:
-    """Give this thread only the time that others leave: a step waits for the last of its threads."""
+    """Let others go first: a step waits for the last of its threads. Not always: others may never rest."""
     if sys.platform.startswith("linux"):  # elsewhere, the priority would be that of the whole process
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

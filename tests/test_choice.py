@@ -117,7 +117,11 @@ def test_mistakes_are_one_line(given_, message):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"parts": 601}, "1 of 600 clusters each (0.167 % of the graph, 1 node a cluster): parts=601"),
+        pytest.param(  # 2,400 steps
+            {"parts": 601},
+            "1 of 600 clusters each (0.167 % of the graph, 1 node a cluster): parts=601",
+            marks=pytest.mark.long,
+        ),
         ({"parts_per_batch": 601}, "600 of 600 clusters each (100 % of the graph, 1 node a cluster)"),
     ],
 )

@@ -246,7 +246,7 @@ def test_a_finished_run_can_be_made_longer(small, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+@pytest.mark.parametrize("damage", ["truncated", pytest.param("flipped", marks=pytest.mark.long)])
 def test_a_damaged_checkpoint_is_passed_over_with_a_warning(small, tmp_path, damage):
     straight, damaged = tmp_path / "straight", tmp_path / "damaged"
     assert called("train", *arguments(small, epochs=6), "--out", straight, "--quiet").returncode == 0

@@ -167,6 +167,14 @@ def test_backward_sgd_with_dropout_averages_to_the_same_step_of_full_batch():
     assert max(distance(found, expected).values()) < 1e-10
 
 
+def test_full_batches_have_neither_bias_nor_spread():
+    graph, model = graph_of("directed"), gcn(2)
+    estimator, batches = bound(lmc.FullBatch(), model, graph), list(lmc.batches(graph, clusters_of(graph)))
+    errors = lmc.gradient_error(graph, model, estimator, batches)
+    assert max(errors["total"], errors.bias["total"], errors.variance["total"]) < 1e-12
+    assert lmc.gradient_error(graph, model, bound(lmc.GAS(), model, graph), batches).bias["total"] > 1e-3
+
+
 def test_masks_differ_from_step_to_step():
     graph, model = graph_of("undirected"), gcn(3, dropout=0.5)
     estimator, everything = bound(lmc.FullBatch(), model, graph), graph.batch(range(36))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lmc.batching.samplers import BatchOptions, Sampler, WholeGraph
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
-from lmc.estimators.estimator import Estimator
+from lmc.estimators.estimator import Estimator, Reference
 
 
 @dataclass
@@ -31,3 +31,8 @@ class FullBatch(Estimator):
     def trained_on(self, batch: Batch) -> Batch:
         """Everything is inside."""
         return self.whole
+
+    def references(self) -> Reference:
+        """The gradient itself, of any batch: it has neither bias nor spread."""
+        gradient = self.estimate_on(self.whole)[1]
+        return lambda batch: gradient

@@ -247,6 +247,7 @@ def test_methods_on_batches_of_their_own_are_compared(small, tmp_path):
     sizes = ["--data", small, "--hidden", 4, "--parts", 4, "--epochs", 1, "--batch-size", 20]
     done = called("compare", *sizes, "--methods", "gas,sage,vrgcn,fastgcn,ladies,saint", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "batches as each method makes them" in done.stdout
     report = (tmp_path / "report.html").read_text()
     assert all(METHODS_BY_NAME[name].title in report for name in ("gas", "sage", "vrgcn", "saint"))
 

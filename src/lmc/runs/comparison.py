@@ -16,6 +16,7 @@ from lmc.errors import ArgumentError, RunError
 from lmc.files import one_line, write_atomically
 from lmc.runs.config import Config
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
+from lmc.runs.registry import METHODS
 from lmc.runs.stacked_table import StackedTable
 from lmc.training.records import Record, Result, most, step_memory_of
 
@@ -185,7 +186,13 @@ def cells(rows: Sequence[ComparedMethod], target: float | None) -> tuple[list[st
 
 def table(rows: Sequence[ComparedMethod], target: float | None) -> StackedTable:
     """For a terminal."""
-    return StackedTable("Same start, same batches", *cells(rows, target), caption=MEMORY)
+    return StackedTable(_title(rows), *cells(rows, target), caption=MEMORY)
+
+
+def _title(rows: Sequence[ComparedMethod]) -> str:
+    """What all rows have in common."""
+    own_batches = [row.method for row in rows if row.method != "gd" and not METHODS[row.method].clusters]
+    return "Same settings, batches as each method makes them" if own_batches else "Same start, same batches"
 
 
 def write(folder: Path, rows: Sequence[ComparedMethod], target: float | None) -> None:

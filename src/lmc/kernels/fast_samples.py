@@ -16,9 +16,7 @@ from torch import Tensor
 from lmc.kernels import parallel
 from lmc.kernels.compilation import loop
 from lmc.kernels.fast_batches import _slot, _table
-
-SCANNED = 4
-"""Where as many times a node's neighbours are fewer than the square of those to draw, each is looked at."""
+from lmc.kernels.plain_samples import SCANNED
 
 
 @loop

@@ -18,6 +18,9 @@ from lmc.kernels.compilation import loop
 from lmc.kernels.fast_batches import _slot, _table
 from lmc.kernels.plain_samples import SCANNED
 
+AHEAD = 64
+"""Rows that are fetched together."""
+
 
 @loop
 def _mixed(key: Any, place: Any) -> Any:
@@ -26,6 +29,19 @@ def _mixed(key: Any, place: Any) -> Any:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
+
+
+@loop
+def _fetch(start: Any, stop: Any, indptr: Any, indices: Any, rows: Any) -> Any:
+    """Bring rows that lie far apart into the processor's cache: none of these reads waits for another.
+
+    What it returns says nothing, but must be stored, or a compiler would see that nothing need be read.
+    """
+    read = 0
+    for i in range(start, stop):
+        if indptr[rows[i]] < indptr[rows[i] + 1]:
+            read ^= indices[indptr[rows[i]]]
+    return read
 
 
 @loop
@@ -41,6 +57,8 @@ def _draw(
     factors: Any,
 ) -> None:
     for i in range(start, stop):
+        if (i - start) % AHEAD == 0:
+            columns[offsets[i]] = _fetch(i, min(i + AHEAD, stop), indptr, indices, nodes)
         first, place = indptr[nodes[i]], offsets[i]
         degree, wanted = indptr[nodes[i] + 1] - first, offsets[i + 1] - offsets[i] - 1
         columns[place], factors[place] = nodes[i], 1.0
@@ -126,7 +144,11 @@ def number(nodes: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
 
 @loop
 def _first(indices: Any, low: Any, high: Any, column: Any) -> Any:
-    """Where the entries of a column begin between two places, or would."""
+    """Where the entries of a column begin between two places, or would; quick where that is near the first."""
+    stride, top = 1, low
+    while top < high and indices[top] < column:
+        low, top, stride = top + 1, top + stride, 2 * stride
+    high = min(top, high)
     while low < high:
         middle = (low + high) // 2
         if indices[middle] < column:
@@ -153,9 +175,14 @@ def _pick(
 ) -> None:
     """Count what is there; find it as well, as far as there is room before the next row starts."""
     for i in range(start, stop):
-        count, high = 0, indptr[rows[i] + 1]
-        for w in range(offsets[i // stacked], offsets[i // stacked + 1]):
-            low = _first(indices, indptr[rows[i]], high, columns[w])
+        if (i - start) % AHEAD == 0:
+            counts[i] = _fetch(i, min(i + AHEAD, stop), indptr, indices, rows)
+        count, low, high = 0, indptr[rows[i]], indptr[rows[i] + 1]
+        begin, end = offsets[i // stacked], offsets[i // stacked + 1]
+        for w in range(begin, end):
+            if w > begin and columns[w] < columns[w - 1]:
+                low = indptr[rows[i]]
+            low = _first(indices, low, high, columns[w])
             while low < high and indices[low] == columns[w]:
                 if starts[i] + count < starts[i + 1]:
                     entry[starts[i] + count], which[starts[i] + count] = low, w

@@ -35,7 +35,7 @@ def _launch(kernel: Any, programs: tuple[int, int], first: Tensor, *arguments: A
     """Run as many programs, if any, on the device of the first argument."""
     if all(programs):
         with torch.cuda.device_of(first):
-            kernel[programs](first, *arguments)
+            kernel[programs](first, *arguments, enable_fp_fusion=True)  # said, lest Triton warns
 
 
 def _tiles(rows: int, width: int) -> tuple[int, int]:
@@ -43,7 +43,7 @@ def _tiles(rows: int, width: int) -> tuple[int, int]:
 
 
 @_kernel
-def _tile(rows: Any, width: Any) -> Any:
+def _tile(rows: tl.tensor, width: tl.tensor) -> Any:
     """The rows and columns of this program's tile, and where in it there are entries."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -51,7 +51,7 @@ def _tile(rows: Any, width: Any) -> Any:
 
 
 @_kernel
-def _wide(values: Any) -> Any:
+def _wide(values: tl.tensor) -> Any:
     """The same values in the type that sums are taken in."""
     return values if values.dtype == tl.float64 else values.to(tl.float32)
 
@@ -62,7 +62,14 @@ def _wide_type(z: Tensor) -> torch.dtype:
 
 @_kernel
 def _spmm(
-    out: Any, indptr: Any, indices: Any, values: Any, inside: Any, outside: Any, split: Any, width: Any
+    out: tl.tensor,
+    indptr: tl.tensor,
+    indices: tl.tensor,
+    values: tl.tensor,
+    inside: tl.tensor,
+    outside: tl.tensor,
+    split: tl.tensor,
+    width: tl.tensor,
 ) -> None:
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -91,21 +98,23 @@ def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor,
 
 
 @_kernel
-def _moments(found: Any, z: Any, rows: Any, width: Any) -> None:
+def _put_sums(
+    found: tl.tensor, first: tl.tensor, second: tl.tensor, column: tl.tensor, width: tl.tensor
+) -> None:
+    """Two sums over the rows of a tile, to their place in (tiles, 2, width)."""
+    at = found + tl.program_id(0).to(tl.int64) * 2 * width + column
+    tl.store(at, first, column < width)
+    tl.store(at + width, second, column < width)
+
+
+@_kernel
+def _moments(found: tl.tensor, z: tl.tensor, rows: tl.tensor, width: tl.tensor) -> None:
     row, column, there = _tile(rows, width)
     x = tl.load(z + row * width + column, there, 0.0).to(found.dtype.element_ty)
     total = tl.sum(x, 0, keep_dims=True)
     # Squares about the tile's own mean: no cancellation.
     deviation = tl.where(there, x - total / tl.minimum(rows - tl.program_id(0) * ROWS, ROWS), 0.0)
     _put_sums(found, total, tl.sum(deviation * deviation, 0, keep_dims=True), column, width)
-
-
-@_kernel
-def _put_sums(found: Any, first: Any, second: Any, column: Any, width: Any) -> None:
-    """Two sums over the rows of a tile, to their place in (tiles, 2, width)."""
-    at = found + tl.program_id(0).to(tl.int64) * 2 * width + column
-    tl.store(at, first, column < width)
-    tl.store(at + width, second, column < width)
 
 
 def moments(z: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,7 +139,7 @@ def _sums_of_tiles(kernel: Any, z: Tensor, *others: Tensor) -> tuple[Tensor, Ten
 
 
 @_kernel
-def _sums(found: Any, z: Any, derivative: Any, rows: Any, width: Any) -> None:
+def _sums(found: tl.tensor, z: tl.tensor, derivative: tl.tensor, rows: tl.tensor, width: tl.tensor) -> None:
     row, column, there = _tile(rows, width)
     g = tl.load(derivative + row * width + column, there, 0.0).to(found.dtype.element_ty)
     g_z = g * tl.load(z + row * width + column, there, 0.0)
@@ -144,7 +153,7 @@ def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @_kernel
-def _word(low: Any, high: Any, c: Any) -> Any:
+def _word(low: tl.tensor, high: tl.tensor, c: tl.tensor) -> Any:
     """The mixer of `hashed_random.columns`."""
     h = low ^ (c * 0x9E3779B9)
     h = (h ^ (h >> 16)) * 0x7FEB352D
@@ -157,7 +166,14 @@ def _word(low: Any, high: Any, c: Any) -> Any:
 
 @_kernel
 def _activate(
-    out: Any, z: Any, scale: Any, shift: Any, keys: Any, threshold: Any, rows: Any, width: Any
+    out: tl.tensor,
+    z: tl.tensor,
+    scale: tl.tensor,
+    shift: tl.tensor,
+    keys: tl.tensor,
+    threshold: tl.tensor,
+    rows: tl.tensor,
+    width: tl.tensor,
 ) -> None:
     row, column, there = _tile(rows, width)
     s, t = tl.load(scale + column, column < width, 0.0), tl.load(shift + column, column < width, 0.0)
@@ -186,7 +202,14 @@ def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] |
 
 
 @_kernel
-def _activated_sums(found: Any, z: Any, derivative: Any, activated: Any, rows: Any, width: Any) -> None:
+def _activated_sums(
+    found: tl.tensor,
+    z: tl.tensor,
+    derivative: tl.tensor,
+    activated: tl.tensor,
+    rows: tl.tensor,
+    width: tl.tensor,
+) -> None:
     row, column, there = _tile(rows, width)
     passed = there & (tl.load(activated + row * width + column, there, 0.0) > 0)
     g = tl.load(derivative + row * width + column, passed, 0.0).to(found.dtype.element_ty)
@@ -202,15 +225,15 @@ def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -
 
 @_kernel
 def _activated_vjp(
-    out: Any,
-    derivative: Any,
-    activated: Any,
-    z: Any,
-    of_g: Any,
-    of_z: Any,
-    of_1: Any,
-    rows: Any,
-    width: Any,
+    out: tl.tensor,
+    derivative: tl.tensor,
+    activated: tl.tensor,
+    z: tl.tensor,
+    of_g: tl.tensor,
+    of_z: tl.tensor,
+    of_1: tl.tensor,
+    rows: tl.tensor,
+    width: tl.tensor,
 ) -> None:
     row, column, there = _tile(rows, width)
     passed = there & (tl.load(activated + row * width + column, there, 0.0) > 0)
@@ -235,7 +258,13 @@ def activated_vjp(
 
 @_kernel
 def _put_rows(
-    into: Any, places: Any, values: Any, row_stride: Any, column_stride: Any, rows: Any, width: Any
+    into: tl.tensor,
+    places: tl.tensor,
+    values: tl.tensor,
+    row_stride: tl.tensor,
+    column_stride: tl.tensor,
+    rows: tl.tensor,
+    width: tl.tensor,
 ) -> None:
     row, column, there = _tile(rows, width)
     place = tl.load(places + row, row < rows, -1).to(tl.int64)

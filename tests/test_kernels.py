@@ -17,16 +17,14 @@ from lmc import hashed_random
 from lmc.kernels import fast, fast_batches, plain
 from strategies import graphs
 
-TYPES = [torch.float32, torch.float64]
+TYPES = [torch.bfloat16, torch.float32, torch.float64]
+# Of bfloat16, the sums are float32, and what is stored may be the next number.
+ROUNDING = {torch.bfloat16: (2**-7, 1e-6), torch.float32: (1e-5, 1e-6), torch.float64: (1e-13, 1e-13)}
 
 
 def close(one, other, dtype):
-    return torch.allclose(
-        one,
-        other,
-        rtol=1e-5 if dtype == torch.float32 else 1e-13,
-        atol=1e-6 if dtype == torch.float32 else 1e-13,
-    )
+    rtol, atol = ROUNDING[dtype]
+    return torch.allclose(one, other, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -35,20 +33,21 @@ def close(one, other, dtype):
 def test_loops_over_rows_equal_their_twins(rows, width, dtype, threads):
     generator = torch.Generator().manual_seed(rows)
     z, d = (torch.randn(rows, width, dtype=dtype, generator=generator) for _ in range(2))
-    scale, shift, third = (torch.randn(width, dtype=dtype, generator=generator) for _ in range(3))
+    wide = plain.wide_type(z)
+    scale, shift, third = (torch.randn(width, dtype=wide, generator=generator) for _ in range(3))
     keys = hashed_random.bits(3, 1, np.arange(rows))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         for one, other in zip(fast.moments(z), plain.moments(z), strict=True):
-            assert close(one, other, dtype)
+            assert close(one, other, wide)
         for one, other in zip(fast.sums(d, z), plain.sums(d, z), strict=True):
-            assert torch.allclose(one, other, rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-4)
+            assert torch.allclose(one, other, rtol=1e-4 if wide == torch.float32 else 1e-11, atol=1e-4)
         for given_keys, p in ((None, 0.0), (keys, 0.5), (keys, 0.1)):
             found, expected = (k.activate(z, scale, shift, given_keys, p) for k in (fast, plain))
             assert close(found, expected, dtype)
             for one, other in zip(*(k.activated_sums(d, expected, z, p) for k in (fast, plain)), strict=True):
-                assert torch.allclose(one, other, rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-4)
+                assert torch.allclose(one, other, rtol=1e-4 if wide == torch.float32 else 1e-11, atol=1e-4)
             derivatives = [k.activated_vjp(d, expected, z, p, scale, shift, third) for k in (fast, plain)]
             assert close(*derivatives, dtype)
     finally:
@@ -62,10 +61,10 @@ def test_spmm_equals_its_twin_and_the_dense_product(dtype, example, width, split
     n = example.graph.num_nodes
     x = torch.randn(n, width, dtype=dtype)
     at = int(split * n)
-    values = matrix.values.to(dtype)
+    values = matrix.values.to(plain.wide_type(x))
     found, expected = (k.spmm(matrix.indptr, matrix.indices, values, x[:at], x[at:]) for k in (fast, plain))
     assert close(found, expected, dtype)
-    assert close(found, matrix.to_dense().to(dtype) @ x, dtype)
+    assert close(found, (matrix.to_dense().to(values.dtype) @ x.to(values.dtype)).to(dtype), dtype)
     unweighted = [k.spmm(matrix.indptr, matrix.indices, None, x[:at], x[at:]) for k in (fast, plain)]
     assert close(*unweighted, dtype)
 
@@ -130,6 +129,18 @@ def test_put_rows_equals_its_twin(rows, width, dtype):
     assert torch.equal(*into)
     assert torch.equal(into[0][places[~left_out]], values[~left_out])
     assert torch.count_nonzero(into[0]) == torch.count_nonzero(values[~left_out])
+
+
+def test_loops_round_to_bfloat16_as_torch_does():
+    """Numbers between two others, halfway between them, too large, and none."""
+    unusual = torch.tensor([0.0, 3.4e38, 1e-40, torch.inf, -torch.inf, torch.nan])
+    halfway = torch.arange(0x3F80_0000, 0x3FA0_0000, 0x8000, dtype=torch.int32).view(torch.float32)
+    z = torch.cat([torch.randn(1000), unusual, halfway])[None]
+    found = torch.empty_like(z, dtype=torch.bfloat16)
+    identity = torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1)
+    fast._spmm(0, 1, *fast._arrays(*identity, z, z[:0]), fast._row(z), fast.words(found))
+    assert torch.allclose(found, z.bfloat16(), rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(fast.spmm(*identity, found, found[:0]).isnan(), z.isnan())
 
 
 @pytest.mark.parametrize("p", [1e-9, 0.1, 0.3, 0.5, 0.999999])

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lmc.kernels import plain
 
-NUMBA = {("cpu", each) for each in (torch.float32, torch.float64)}
+NUMBA = {("cpu", each) for each in (torch.bfloat16, torch.float32, torch.float64)}
 TRITON = {("cuda", each) for each in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 
 

@@ -22,6 +22,7 @@ from lmc.kernels.fast_batches import swap_between_groups as swap_between_groups
 from lmc.kernels.fast_samples import draw as draw
 from lmc.kernels.fast_samples import number as number
 from lmc.kernels.fast_samples import pick as pick
+from lmc.kernels.words import entry, number, wide, words
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
 
@@ -30,46 +31,47 @@ _NO_KEYS = np.empty(0, dtype=np.uint64)
 
 @loop
 def _spmm(
-    start: Any, stop: Any, indptr: Any, indices: Any, values: Any, inside: Any, outside: Any, out: Any
+    start: Any, stop: Any, indptr: Any, indices: Any, values: Any, inside: Any, outside: Any, like: Any, out: Any
 ) -> None:
-    split, width = len(inside), out.shape[1]
+    split, width, row = len(inside), out.shape[1], np.empty_like(like)
     for i in range(start, stop):
-        row = out[i]
         row[:] = 0
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             value = values[e]
             source = inside[j] if j < split else outside[j - split]
             for c in range(width):
-                row[c] += value * source[c]
+                row[c] += value * number(source[c])
+        for c in range(width):
+            out[i, c] = entry(row[c], out)
 
 
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:
     """(rows, width) of a CSR matrix times the rows of `inside` and then of `outside`."""
     if values is None:
-        values = torch.ones(indices.numel(), dtype=inside.dtype)
+        values = torch.ones(indices.numel(), dtype=plain.wide_type(inside))
     out = torch.empty(indptr.numel() - 1, inside.shape[1], dtype=inside.dtype)
-    arrays = _arrays(indptr, indices, values, inside, outside, out)
-    parallel.over(len(out), len(indices) * inside.shape[1], _spmm, *arrays)
+    arrays = _arrays(indptr, indices, values, inside, outside)
+    parallel.over(len(out), len(indices) * inside.shape[1], _spmm, *arrays, _row(inside), words(out))
     return out
 
 
 @loop
-def _moments(start: Any, stop: Any, z: Any, sums: Any) -> None:
+def _moments(start: Any, stop: Any, z: Any, like: Any, sums: Any) -> None:
     rows, width = z.shape
-    total, squares = np.empty(width, z.dtype), np.empty(width, z.dtype)
+    total, squares = np.empty_like(like), np.empty_like(like)
     for b in range(start, stop):
         first, last = b * BLOCK, min(rows, (b + 1) * BLOCK)
         total[:], squares[:] = 0, 0
         for i in range(first, last):
             for c in range(width):
-                total[c] += z[i, c]
+                total[c] += number(z[i, c])
         sums[b, 0] = total
         total /= last - first
         # Squares about the block's own mean: no cancellation.
         for i in range(first, last):
             for c in range(width):
-                d = z[i, c] - total[c]
+                d = number(z[i, c]) - total[c]
                 squares[c] += d * d
         sums[b, 1] = squares
 
@@ -78,13 +80,14 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     """(width,) mean and (biased) variance of each column."""
     rows, width = z.shape
     sums = np.zeros((-(-rows // BLOCK), 2, width))
-    parallel.over(len(sums), z.numel(), _moments, *_arrays(z), sums)
+    parallel.over(len(sums), z.numel(), _moments, *_arrays(z), _row(z), sums)
     counts = np.full((len(sums), 1), float(BLOCK))
     counts[-1] = rows - BLOCK * (len(sums) - 1)
     mean = sums[:, 0].sum(0) / rows
     between = (counts * (sums[:, 0] / counts - mean) ** 2).sum(0)
     variance = (sums[:, 1].sum(0) + between) / rows
-    return torch.from_numpy(mean).to(z.dtype), torch.from_numpy(variance).to(z.dtype)
+    wide_mean, wide_variance = (torch.from_numpy(each).to(plain.wide_type(z)) for each in (mean, variance))
+    return wide_mean, wide_variance
 
 
 @loop
@@ -93,8 +96,9 @@ def _sums(start: Any, stop: Any, derivative: Any, z: Any, sums: Any) -> None:
     for b in range(start, stop):
         for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
             for c in range(width):
-                sums[b, 0, c] += derivative[i, c]
-                sums[b, 1, c] += derivative[i, c] * z[i, c]
+                g = number(derivative[i, c])
+                sums[b, 0, c] += g
+                sums[b, 1, c] += g * number(z[i, c])
 
 
 def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,7 +106,7 @@ def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     rows, width = z.shape
     found = np.zeros((-(-rows // BLOCK), 2, width))
     parallel.over(len(found), z.numel(), _sums, *_arrays(derivative, z), found)
-    total = torch.from_numpy(found.sum(0)).to(z.dtype)
+    total = torch.from_numpy(found.sum(0)).to(plain.wide_type(z))
     return total[0], total[1]
 
 
@@ -124,24 +128,24 @@ def _activate(
 ) -> None:
     width = z.shape[1]
     half = (width + 1) // 2
-    words = np.empty(half, np.uint32)
+    drawn = np.empty(half, np.uint32)
     scale_2, shift_2 = scale[half:], shift[half:]
     for i in range(start, stop):
         if len(keys) == 0:
             for c in range(width):
-                out[i, c] = max(z[i, c] * scale[c] + shift[c], 0)
+                out[i, c] = entry(max(number(z[i, c]) * scale[c] + shift[c], 0), out)
         else:
             low, high = np.uint32(keys[i]), np.uint32(keys[i] >> np.uint64(32))
             for c in range(half):
-                words[c] = _word(low, high, c)
+                drawn[c] = _word(low, high, c)
             # Loops over slices that begin at zero are what the compiler turns into vector instructions.
             z_1, z_2, out_1, out_2 = z[i, :half], z[i, half:], out[i, :half], out[i, half:]
             for c in range(half):
-                y = max(z_1[c] * scale[c] + shift[c], 0)
-                out_1[c] = y * gain if words[c] & np.uint32(0xFFFF) >= threshold else 0
+                y = max(number(z_1[c]) * scale[c] + shift[c], 0)
+                out_1[c] = entry(y * gain if drawn[c] & np.uint32(0xFFFF) >= threshold else 0, out)
             for c in range(width - half):
-                y = max(z_2[c] * scale_2[c] + shift_2[c], 0)
-                out_2[c] = y * gain if words[c] >> np.uint32(16) >= threshold else 0
+                y = max(number(z_2[c]) * scale_2[c] + shift_2[c], 0)
+                out_2[c] = entry(y * gain if drawn[c] >> np.uint32(16) >= threshold else 0, out)
 
 
 def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
@@ -160,9 +164,9 @@ def _activated_sums(
     for b in range(start, stop):
         for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
             for c in range(width):
-                g = derivative[i, c] * gain if activated[i, c] > 0 else 0
+                g = number(derivative[i, c]) * gain if number(activated[i, c]) > 0 else 0
                 sums[b, 0, c] += g
-                sums[b, 1, c] += g * z[i, c]
+                sums[b, 1, c] += g * number(z[i, c])
 
 
 def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
@@ -171,7 +175,7 @@ def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -
     sums = np.zeros((-(-rows // BLOCK), 2, width))
     arrays = _arrays(derivative, activated, z)
     parallel.over(len(sums), z.numel(), _activated_sums, *arrays, _gain(z, p), sums)
-    total = torch.from_numpy(sums.sum(0)).to(z.dtype)
+    total = torch.from_numpy(sums.sum(0)).to(plain.wide_type(z))
     return total[0], total[1]
 
 
@@ -191,8 +195,8 @@ def _activated_vjp(
     width = z.shape[1]
     for i in range(start, stop):
         for c in range(width):
-            g = derivative[i, c] * gain if activated[i, c] > 0 else 0
-            out[i, c] = of_g[c] * g + of_z[c] * z[i, c] + of_1[c]
+            g = number(derivative[i, c]) * gain if number(activated[i, c]) > 0 else 0
+            out[i, c] = entry(of_g[c] * g + of_z[c] * number(z[i, c]) + of_1[c], out)
 
 
 def activated_vjp(
@@ -206,12 +210,17 @@ def activated_vjp(
 
 
 def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
-    return [tensor.contiguous().numpy() for tensor in tensors]
+    return [words(tensor.contiguous()) for tensor in tensors]
+
+
+def _row(z: Tensor) -> NDArray[Any]:
+    """(width,) of the type that a row of z is computed in."""
+    return np.empty(z.shape[1], wide(z))
 
 
 def _gain(z: Tensor, p: float) -> Any:
-    """What dropout multiplies by, in the type of z, so that no loop computes in a wider one."""
-    return (np.float32 if z.dtype == torch.float32 else np.float64)(plain.gain(p))
+    """What dropout multiplies by, in the type that loops compute in, so that none computes in a wider one."""
+    return wide(z)(plain.gain(p))
 
 
 @loop
@@ -226,4 +235,4 @@ def _put_rows(start: Any, stop: Any, rows: Any, values: Any, into: Any) -> None:
 
 def put_rows(rows: Tensor, values: Tensor, into: Tensor) -> None:
     """Write (rows, width) values to distinct rows of (any, width); rows below zero are left out."""
-    parallel.over(len(values), values.numel(), _put_rows, *_arrays(rows, values), into.numpy())
+    parallel.over(len(values), values.numel(), _put_rows, *_arrays(rows, values), words(into))

@@ -56,10 +56,6 @@ def _wide(values: tl.tensor) -> Any:
     return values if values.dtype == tl.float64 else values.to(tl.float32)
 
 
-def _wide_type(z: Tensor) -> torch.dtype:
-    return torch.float64 if z.dtype == torch.float64 else torch.float32
-
-
 @_kernel
 def _spmm(
     out: tl.tensor,
@@ -125,14 +121,14 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     mean = totals.sum(0) / rows
     between = (counts * (totals / counts - mean) ** 2).sum(0)
     variance = (squares.sum(0) + between) / rows
-    return mean.to(z.dtype), variance.to(z.dtype)
+    return mean.to(plain.wide_type(z)), variance.to(plain.wide_type(z))
 
 
 def _sums_of_tiles(kernel: Any, z: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
     """Two sums over the rows of each tile: (tiles, width) float64 each."""
     rows, width = z.shape
     tiles = _tiles(rows, width)
-    found = z.new_empty(tiles[0], 2, width, dtype=_wide_type(z))
+    found = z.new_empty(tiles[0], 2, width, dtype=plain.wide_type(z))
     _launch(kernel, tiles, found, *_contiguous(z, *others), rows, width)
     first, second = found.double().unbind(1)
     return first, second
@@ -149,7 +145,7 @@ def _sums(found: tl.tensor, z: tl.tensor, derivative: tl.tensor, rows: tl.tensor
 def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """(width,) sums over rows of g and of g z, g the derivative."""
     g, g_z = _sums_of_tiles(_sums, z, derivative)
-    return g.sum(0).to(z.dtype), g_z.sum(0).to(z.dtype)
+    return g.sum(0).to(plain.wide_type(z)), g_z.sum(0).to(plain.wide_type(z))
 
 
 @_kernel
@@ -195,7 +191,7 @@ def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] |
     if keys is not None:
         words, gain = torch.from_numpy(keys.view(np.int64)).to(z.device, non_blocking=True), plain.gain(p)
     # The gain is not negative: it may be multiplied by before relu, where columns have a factor anyway.
-    columns = (gain * each.to(_wide_type(z)) for each in (scale, shift))
+    columns = (gain * each.to(plain.wide_type(z)) for each in (scale, shift))
     arguments = (*_contiguous(z, *columns), words, int(plain.threshold(p)), *z.shape)
     _launch(_activate, _tiles(*z.shape), out, *arguments)
     return out
@@ -220,7 +216,8 @@ def _activated_sums(
 def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
     """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
     g, g_z = _sums_of_tiles(_activated_sums, z, derivative, activated)
-    return (plain.gain(p) * g.sum(0)).to(z.dtype), (plain.gain(p) * g_z.sum(0)).to(z.dtype)
+    wide = plain.wide_type(z)
+    return (plain.gain(p) * g.sum(0)).to(wide), (plain.gain(p) * g_z.sum(0)).to(wide)
 
 
 @_kernel
@@ -249,7 +246,7 @@ def activated_vjp(
 ) -> Tensor:
     """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
-    wide = _wide_type(z)
+    wide = plain.wide_type(z)
     columns = (plain.gain(p) * of_g.to(wide), of_z.to(wide), of_1.to(wide))
     arguments = _contiguous(derivative, activated, z, *columns)
     _launch(_activated_vjp, _tiles(*z.shape), out, *arguments, *z.shape)

@@ -13,33 +13,38 @@ from lmc.kernels.plain_samples import number as number
 from lmc.kernels.plain_samples import pick as pick
 
 
+def wide_type(z: Tensor) -> torch.dtype:
+    """In which sums over entries of z are taken, and columns are described: float32, or float64 of float64."""
+    return torch.float64 if z.dtype == torch.float64 else torch.float32
+
+
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:
     """(rows, width) of a CSR matrix times the rows of `inside` and then of `outside`."""
-    dense = torch.cat([inside, outside]) if len(outside) else inside
+    dense = (torch.cat([inside, outside]) if len(outside) else inside).to(wide_type(inside))
     if values is None:
         values = torch.ones(indices.numel(), dtype=dense.dtype, device=dense.device)
     shape = (indptr.numel() - 1, len(dense))
-    return torch.sparse_csr_tensor(indptr, indices, values, shape) @ dense
+    return (torch.sparse_csr_tensor(indptr, indices, values.to(dense.dtype), shape) @ dense).to(inside.dtype)
 
 
 def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     """(width,) mean and (biased) variance of each column."""
     variance, mean = torch.var_mean(z.double(), dim=0, correction=0)
-    return mean.to(z.dtype), variance.to(z.dtype)
+    return mean.to(wide_type(z)), variance.to(wide_type(z))
 
 
 def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """(width,) sums over rows of g and of g z, g the derivative."""
     g = derivative.double()
-    return g.sum(0).to(z.dtype), (g * z).sum(0).to(z.dtype)
+    return g.sum(0).to(wide_type(z)), (g * z).sum(0).to(wide_type(z))
 
 
 def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
     """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     activated = (z * scale + shift).relu()
-    if keys is None:
-        return activated
-    return activated * kept(keys, z.shape[1], p).to(z.device) * gain(p)
+    if keys is not None:
+        activated = activated * kept(keys, z.shape[1], p).to(z.device) * gain(p)
+    return activated.to(z.dtype)
 
 
 def kept(keys: NDArray[np.uint64], width: int, p: float) -> Tensor:
@@ -59,15 +64,15 @@ def gain(p: float) -> float:
 
 def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
     """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
-    g = derivative * (activated > 0) * gain(p)
-    return g.double().sum(0).to(z.dtype), (g.double() * z).sum(0).to(z.dtype)
+    return sums(derivative.to(wide_type(z)) * (activated > 0) * gain(p), z)
 
 
 def activated_vjp(
     derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
     """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
-    return of_g * (derivative * (activated > 0) * gain(p)) + of_z * z + of_1
+    g = derivative.to(wide_type(z)) * (activated > 0) * gain(p)
+    return (of_g * g + of_z * z + of_1).to(z.dtype)
 
 
 def put_rows(rows: Tensor, values: Tensor, into: Tensor) -> None:

@@ -39,7 +39,7 @@ def on_device(given):
 
 
 def compare(name, *given, dtype):
-    """The loop has the values of its twin in float64 but for one rounding to its type, and sums in float32."""
+    """The loop has the twin's values in float64, but for sums in float32 and one rounding to its type."""
     found = getattr(on_gpu, name)(*(on_device(each) for each in given))
     doubles = (
         each.double() if isinstance(each, torch.Tensor) and each.is_floating_point() else each
@@ -138,8 +138,9 @@ def test_spmm_equals_its_twin(example, dtype, width, split, weighted):
     compare("spmm", matrix.indptr, matrix.indices, values, x[:at], x[at:], dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    ("index", "dtype"), [(torch.int64, torch.float32), *((torch.int32, dtype) for dtype in TYPES)]
+)
 def test_spmm_of_hubs_and_empty_rows(index, dtype):
     """A row of 300 entries, with repeated columns, between empty ones; 32 are read at once."""
     lengths = torch.tensor([0, 300, 0, 32, 33, 0])
@@ -227,10 +228,10 @@ def compile(kernel, programs, *arguments):
     types, constants = {}, {}
     for place, (name, given) in enumerate(zip(kernel.arg_names, arguments, strict=True)):
         types[name] = "*" + NAMES[given.dtype] if isinstance(given, torch.Tensor) else "i32"
-        if given is None:
-            types[name], constants[place,] = "constexpr", None
-    options = {"enable_fp_fusion": True}
-    made = triton.compile(ASTSource(kernel, types, constants), target=GPUTarget("cuda", 80, 32), options=options)
+        if given is None or (isinstance(given, int) and given == 1):  # what a launch makes constants of
+            types[name], constants[place,] = "constexpr", given
+    target, options = GPUTarget("cuda", 80, 32), {"enable_fp_fusion": True}
+    made = triton.compile(ASTSource(kernel, types, constants), target=target, options=options)
     assert len(made.asm["cubin"]) > 1000
     print(kernel.__name__)
 

@@ -1,9 +1,9 @@
 """The few hot loops.
 
-Each has forms of the same signature: a numba loop in `fast.py` for CPU tensors of float32 or float64, a Triton
-loop in `on_gpu.py` for those of a step on a GPU, and a plain torch twin in `plain.py` for everything else. Tests
-compare both with the twin. Which one runs is decided here and nowhere else; `LMC_KERNELS=plain` in the
-environment asks for the twins.
+Each has forms of the same signature: a numba loop in `fast.py` for CPU tensors of float32 or float64; for
+what a step computes, a Triton loop in `on_gpu.py` for tensors on a GPU; and a plain torch twin in `plain.py`
+for everything else. Tests compare each with the twin. Which one runs is decided here and nowhere else;
+`LMC_KERNELS=plain` in the environment asks for the twins.
 """
 
 from __future__ import annotations

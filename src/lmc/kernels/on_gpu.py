@@ -1,12 +1,12 @@
 """The loops of a step in Triton, for tensors on a GPU.
 
-A program has a tile of entries to itself, from beginning to end, and there are no atomics: sums are taken in an
-order that does not depend on what else runs. They are taken in float32, of float16 and bfloat16 too, and in
-float64 of float64; sums over rows come from sums over tiles, in float64.
+A program has its tile of a matrix to itself, and no two write to the same place: the order of sums is fixed.
+They are taken in float32, of float16 and bfloat16 too, and of float64 in float64; sums over all rows are made
+of those over tiles, in float64.
 
-Shown, in Triton's interpreter: each loop has the values of its twin in `plain.py`, its masks to the bit. Shown by
-the compiler: each becomes machine code for NVIDIA's GPUs. Not shown, as no GPU was at hand: that the machine
-code has the same values, and how fast it is.
+What is shown, without a GPU: in Triton's interpreter each loop has the values of its twin in `plain.py`, and
+dropout's masks to the bit; and each compiles to machine code for NVIDIA's GPUs. Not shown: that the machine
+code has these values, and how fast it is.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ def _kernel(function: Callable[..., Any]) -> Any:
 
 
 def _launch(kernel: Any, programs: tuple[int, int], first: Tensor, *arguments: Any) -> None:
-    """Run as many programs, if any, on the device of the first argument."""
-    if all(programs):
-        with torch.cuda.device_of(first):
-            kernel[programs](first, *arguments, enable_fp_fusion=True)  # said, lest Triton warns
+    """Run as many programs, or none, on the device of the first argument."""
+    with torch.cuda.device(first.get_device()):  # Triton asks torch for the current one
+        kernel[programs](first, *arguments, enable_fp_fusion=True)  # Triton warns unless told
 
 
 def _tiles(rows: int, width: int) -> tuple[int, int]:

@@ -12,10 +12,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from lmc.data.batch import Edges
 from lmc.estimators.halo import some_of
 from lmc.estimators.layer_pass import LayerPass, Neighbours, Replaced, computed, or_zero
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.convolution import ConvolutionLayer
+from lmc.nn.rows import Rows
 
 
 class ConvolutionPass(LayerPass):
@@ -28,7 +30,7 @@ class ConvolutionPass(LayerPass):
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
 
         def updated(own: Tensor, others: Tensor, initial: Tensor) -> Tensor:
-            received = self.layer.receive(self.layer.edges(self.batch), own, others, self.rows)
+            received = self._received(self.layer.edges(self.batch), own, others, self.rows)
             self.received = received.detach()
             return self.layer.update(received, initial)
 
@@ -42,7 +44,7 @@ class ConvolutionPass(LayerPass):
         within = self.layer.edges(self.batch).within(count, telling)
         own, others = self._sent()
         with torch.no_grad():  # as halo rows, which leave no trace in running statistics
-            return self.layer.receive(within, own, others[:0], replace(self.rows, inside=False))[rows]
+            return self._received(within, own, others[:0], replace(self.rows, inside=False))[rows]
 
     def returned_from_batch(self, v: Tensor) -> Tensor:
         """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
@@ -59,7 +61,7 @@ class ConvolutionPass(LayerPass):
             from_batch = self.layer.halo_edges(self.batch).sent_from(self.batch.num_halo)
             sent, sent_by_halo = self._sent()
             with torch.no_grad():
-                return self.layer.receive(from_batch, sent_by_halo, sent, self.halo_rows)
+                return self._received(from_batch, sent_by_halo, sent, self.halo_rows)
 
         return self.layer.update(replaced(received), self.initial_halo)
 
@@ -71,11 +73,14 @@ class ConvolutionPass(LayerPass):
         if self.halo_update is None:
 
             def received(own: Tensor, others: Tensor) -> Tensor:
-                return self.layer.receive(self.layer.halo_edges(self.batch), own, others, self.halo_rows)
+                return self._received(self.layer.halo_edges(self.batch), own, others, self.halo_rows)
 
             sent, sent_by_halo = self._sent()
             self.halo_update = Computed(received, sent_by_halo, sent)
         return self.halo_update
+
+    def _received(self, edges: Edges, own: Tensor, others: Tensor, rows: Rows) -> Tensor:
+        return self.placed(self.layer.receive(edges, own, others, rows))
 
     def _sent(self) -> tuple[Tensor, Tensor]:
         assert self.message is not None

@@ -25,17 +25,15 @@ from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss, loss_of
-from lmc.estimators.placement import Placement
+from lmc.estimators.placement import Placement, Precision
 from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
-from lmc.nn.module_context import without_autocast
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
 """From a batch to an estimate of every parameter's gradient."""
 Init = Literal["zero", "exact"]
-Precision = Literal["full", "half"]
 
 
 class LayerSizes(NamedTuple):
@@ -79,7 +77,7 @@ class Estimator(ABC):
     """
 
     precision: Precision = "full"
-    """Of what is remembered."""
+    """Of what is computed and remembered, where `bind` is told nothing else."""
 
     model: Model
     graph: Graph
@@ -140,6 +138,7 @@ class Estimator(ABC):
         seed: int = 0,
         histories: MakeHistory = MemoryHistory,
         outside: Tensor | None = None,
+        precision: Precision | None = None,
     ) -> None:
         """Tie the estimator to a model and a graph, and make room for what it remembers.
 
@@ -153,9 +152,12 @@ class Estimator(ABC):
             seed: of the dropout masks.
             histories: makes the store of one boundary's historical values, from how many, width and type.
             outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
+            precision: `"full"`, `"half"` or `"bf16"`, see `Precision`; None for the estimator's own.
         """
         check_graph(graph)
         checks.one_of("init", init, Init)
+        precision = precision or self.precision
+        checks.one_of("precision", precision, Precision)
         rules.trainable(graph.train_mask, graph.y, graph.task)
         if graph.num_features == 0:
             warnings.warn(
@@ -174,9 +176,9 @@ class Estimator(ABC):
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths = loss or loss_of(graph.task), widths
         self._make_history, self._outside = histories, outside
-        self.placement = Placement.of(graph)
+        self.placement = Placement.of(graph, precision)
         vars(self).pop("whole", None)  # it belongs to the graph before
-        with without_autocast():
+        with self.placement.computing():
             self.prepare_graph()
             self.reset()
 
@@ -222,7 +224,7 @@ class Estimator(ABC):
             )
         if batch.graph is not self.graph:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
-        with without_autocast():
+        with self.placement.computing():
             result = self.estimate_on(batch)
         if not self.is_frozen:
             self._step += 1

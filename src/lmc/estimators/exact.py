@@ -71,7 +71,7 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
         backward: whether to go on to Vˡ.
     """
     model, whole = step.model, step.batch
-    nothing = whole.graph.x[:0, :0]
+    nothing = step.placement.put(whole.graph.x[:0, :0])
     encoded = step.encode(whole.nodes).value
     initial = Computed(model.initial, encoded).value if model.reads_initial else nothing
     embeddings: list[Tensor] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lmc.estimators.estimator import Precision
 from lmc.estimators.history_estimator import HistoryEstimator
+from lmc.estimators.placement import Precision
 
 
 @dataclass
@@ -13,7 +13,7 @@ class GAS(HistoryEstimator):
     """Ĥ = H̄ for the halo, V̂ = 0.
 
     Args:
-        precision: of the histories, `"full"` (the features' type) or `"half"`.
+        precision: of histories and computation, see `Precision`.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)

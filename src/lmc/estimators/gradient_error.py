@@ -16,7 +16,7 @@ from lmc.estimators.estimator import Estimator
 from lmc.estimators.halo import HaloPolicy
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
-from lmc.nn.module_context import untouched_statistics, without_autocast
+from lmc.nn.module_context import untouched_statistics
 
 Estimate = dict[nn.Parameter, Tensor]
 
@@ -83,7 +83,12 @@ def gradient_error(
     if not batches:
         raise ArgumentError("batches: none is left to average over")
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
-    with untouched_statistics(model), without_dropout(model), without_autocast(), estimator.frozen():
+    with (
+        untouched_statistics(model),
+        without_dropout(model),
+        estimator.placement.computing(),
+        estimator.frozen(),
+    ):
         _, full = estimator.estimate_with(estimator.whole, HaloPolicy())
         reference_of = estimator.references()
         for batch in batches:

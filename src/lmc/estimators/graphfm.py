@@ -9,9 +9,9 @@ from torch import Tensor
 from lmc import checks
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import Precision
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
+from lmc.estimators.placement import Precision
 
 
 @dataclass
@@ -22,7 +22,7 @@ class GraphFM(HistoryEstimator):
 
     Args:
         momentum: how far a step moves, in [0, 1]; 0 is GAS.
-        precision: of the histories, `"full"` (the features' type) or `"half"`.
+        precision: of histories and computation, see `Precision`.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)

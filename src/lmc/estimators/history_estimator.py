@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
-from lmc.estimators.estimator import Estimator, Kept, Precision
+from lmc.estimators.estimator import Estimator, Kept
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History, Remembered
+from lmc.estimators.placement import Precision
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
@@ -44,7 +44,7 @@ class HistoryEstimator(Estimator):
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
-        dtype = torch.float16 if self.precision == "half" else self.placement.dtype
+        dtype = self.placement.remembered
         self.nodes = Remembered(self.graph.num_nodes, self._outside)
         count, make = len(self.nodes), self._make_history
         kept = self.remembered(self.model, self._widths)

@@ -72,13 +72,20 @@ class LayerPass(ABC):
         """Compute the messages of H̄ˡ⁻¹ and Ĥˡ⁻¹, each None where nothing reads its messages."""
         self.message = self.halo_message = None
         if z is not None:
-            self.message = Computed(lambda z: self.layer.message(z, self.rows), z)
+            self.message = Computed(lambda z: self._message(z, self.rows), z)
         if z_halo is not None and self.keep_halo:
-            self.halo_message = Computed(lambda z: self.layer.message(z, self.halo_rows), z_halo)
+            self.halo_message = Computed(lambda z: self._message(z, self.halo_rows), z_halo)
             self.sent_by_halo = self.halo_message.value
         elif z_halo is not None:
             with torch.no_grad():
-                self.sent_by_halo = self.layer.message(z_halo, self.halo_rows)
+                self.sent_by_halo = self._message(z_halo, self.halo_rows)
+
+    def _message(self, z: Tensor, rows: Rows) -> Tensor:
+        return self.placed(self.layer.message(z, rows))
+
+    def placed(self, values: Tensor) -> Tensor:
+        """The same values in the type of the step, whatever a module of a user's makes of its input."""
+        return values.to(self.initial.dtype)
 
     @abstractmethod
     def receive(self) -> Tensor:
@@ -188,17 +195,17 @@ class LinearPass(LayerPass):
     def receive(self) -> Tensor:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
         if self.constant:
-            self.received = self.batch.received_features(self.layer.aggregation)
+            self.received = self.placed(self.batch.received_features(self.layer.aggregation))
         else:
             self.received = self._aggregated(self.batch.block(self.layer.aggregation))
             if self.outside is not None:
                 assert self.message is not None
-                self.outside.add_to(self.received, self.message.value)
+                self.received = self.outside.add_to(self.received, self.message.value)
         own = self.received[:, :0]
         if self.layer.reads_own:
             assert self.message is not None
             own = self.message.value
-        self.update = Computed(partial(self.layer.update_at, self.rows), self.received, own, self.initial)
+        self.update = Computed(partial(self._updated, self.rows), self.received, own, self.initial)
         return self.update.value
 
     def received_from_batch(self) -> Tensor:
@@ -217,7 +224,7 @@ class LinearPass(LayerPass):
 
         def received(rows: Tensor | None) -> Tensor:
             if neighbours == "graph":
-                return self.batch.features_received_by_halo(self.layer.aggregation)
+                return self.placed(self.batch.features_received_by_halo(self.layer.aggregation))
             block = _rows_of(self.batch.halo_block(self.layer.aggregation), rows)
             if neighbours == "batch":
                 block = block.keep(block.indices < self.batch.num_nodes)
@@ -228,7 +235,10 @@ class LinearPass(LayerPass):
         sums = replaced(received)
         own = self.sent_by_halo if self.layer.reads_own else sums[:, :0]
         with torch.no_grad():
-            return self.layer.update_at(self.halo_rows, sums, own, self.initial_halo)
+            return self._updated(self.halo_rows, sums, own, self.initial_halo)
+
+    def _updated(self, rows: Rows, aggregated: Tensor, own: Tensor, initial: Tensor) -> Tensor:
+        return self.placed(self.layer.update_at(rows, aggregated, own, initial))
 
     def _updated_halo(self, received: Callable[[], Tensor] | None = None) -> Computed:
         """The halo's update; made once, when its values are mixed or when it first sends derivatives."""
@@ -238,7 +248,7 @@ class LinearPass(LayerPass):
                 if received is None
                 else received()
             )
-            update = partial(self.layer.update_at, self.halo_rows)
+            update = partial(self._updated, self.halo_rows)
             self.halo_update = Computed(update, sums, self.sent_by_halo, self.initial_halo)
         return self.halo_update
 
@@ -257,7 +267,7 @@ class LinearPass(LayerPass):
         at_own, at_initial = self.collect(v, gradients)
         self.returned = self.batch.transposed_block(self.layer.aggregation).times(v, v_halo)
         if self.outside is not None:
-            self.outside.add_transposed_to(self.returned, v)
+            self.returned = self.outside.add_transposed_to(self.returned, v)
         at_message = self._through_update(self.update, self.returned)
         return self.message_backward(gradients, at_message, at_own, from_head), at_initial
 

@@ -14,10 +14,11 @@ from lmc import checks
 from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.beta import SCORES, Beta, FixedBeta, FoundBeta, Score
-from lmc.estimators.estimator import Kept, Precision
+from lmc.estimators.estimator import Kept
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.mixed_halo import MixedSums, MixedValues
+from lmc.estimators.placement import Precision
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import training_mode
@@ -47,7 +48,7 @@ class LMC(HistoryEstimator):
         compensate_forward: whether embeddings are mixed (C_f); if not, they are historical.
         compensate_backward: whether derivatives come from the halo (C_b); if not, they are dropped, as in
             GAS.
-        precision: of the histories, `"full"` (the features' type) or `"half"`.
+        precision: of histories and computation, see `Precision`.
         mix: of `"values"`, as in the paper, or of the `"sums"` they are made of; None for sums where β is
             found, for values where alpha is a number.
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lmc.nn.module_context import without_autocast
 from lmc.sparse import CSR
 
 ROWS = 1 << 14
@@ -55,16 +56,22 @@ class LowRank:
         return LowRank(sums @ root, inside @ root)
 
     def add_to(self, sums: Tensor, message: Tensor) -> Tensor:
-        """Add the product with (batch, width) to sums (batch, stacked * width), in place."""
-        sums.view(len(self.left), message.shape[1]).addmm_(self.left, self.right.T @ message)
-        return sums
+        """Sums (batch, stacked * width) plus the product with (batch, width); what was given is used up."""
+        found = sums.to(self.left.dtype)
+        with without_autocast():  # large terms cancel out: 16 bits are too few
+            product = self.right.T @ message.to(self.left.dtype)
+            found.view(len(self.left), message.shape[1]).addmm_(self.left, product)
+        return found.to(sums.dtype)
 
     def add_transposed_to(self, sums: Tensor, v: Tensor) -> Tensor:
-        """Add the product of the transposed matrix, of each stacked one, with (batch, width), in place."""
+        """The same of the transposed matrix, of each stacked one, with (batch, width)."""
         rows, rank = self.right.shape
-        of_each = self.left.view(rows, -1).T @ v  # (stacked * rank, width)
-        side_by_side = of_each.view(-1, rank, v.shape[1]).transpose(0, 1).reshape(rank, -1)
-        return sums.addmm_(self.right, side_by_side)
+        found = sums.to(self.left.dtype)
+        with without_autocast():
+            of_each = self.left.view(rows, -1).T @ v.to(self.left.dtype)  # (stacked * rank, width)
+            side_by_side = of_each.view(-1, rank, v.shape[1]).transpose(0, 1).reshape(rank, -1)
+            found.addmm_(self.right, side_by_side)
+        return found.to(sums.dtype)
 
 
 def gram(columns: Tensor) -> Tensor:

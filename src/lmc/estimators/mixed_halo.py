@@ -14,6 +14,7 @@ from lmc.estimators.beta import Beta, FoundBeta
 from lmc.estimators.halo import OfRows, some_of
 from lmc.estimators.history import History
 from lmc.estimators.history_estimator import HistoricalHalo
+from lmc.estimators.placement import in_full
 
 if TYPE_CHECKING:
     from lmc.estimators.lmc import LMC
@@ -47,7 +48,7 @@ class MixedHalo(HistoricalHalo):
         beta = betas[layer](self._batch.local_share)
         if layer == self._last:  # whose rows are read by their losses alone
             beta = beta * self._batch.train_mask[self._batch.num_nodes :, None]
-        rows = beta[:, 0].nonzero()[:, 0]
+        rows, beta = beta[:, 0].nonzero()[:, 0], self._placement.put(beta)
         if len(rows) == 0:
             return historical
         if len(rows) == len(beta):
@@ -145,6 +146,6 @@ class MixedSums(MixedHalo):
             places = self._inside[rows]
             # Each has a place, in batches of the clusters that the estimator was bound for.
             if len(rows) > 0 and bool((places >= 0).all()):
-                old = self._placement.put(histories[layer].pull(places))
-                beta.learn(share, sums[rows], old, from_batch())
+                old = in_full(histories[layer].pull(places))
+                beta.learn(share, in_full(sums[rows]), old, in_full(from_batch()))
         self.write(histories, layer, self._inside, sums)

@@ -16,10 +16,11 @@ from lmc.batching.samplers import BatchOptions, Sampler
 from lmc.batching.targets import CandidateSampler, TargetBatch
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
-from lmc.estimators.estimator import Precision, Reference
+from lmc.estimators.estimator import Reference
 from lmc.estimators.exact import exact_values
 from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.loss_reference import gradients_of_losses
+from lmc.estimators.placement import Precision
 from lmc.nn.model import LinearLayer
 
 Importance = Literal["gradients", "uniform"]
@@ -40,7 +41,7 @@ class MVSGNN(HistoryEstimator):
         batch_size: nodes of a step; all training nodes, where there are no more.
         every: steps from one pass over the graph to the next; None for as many as an epoch has.
         importance: `"gradients"`, or `"uniform"` for equal chances, to compare with.
-        precision: of the histories, `"full"` (the features' type) or `"half"`.
+        precision: of histories and computation, see `Precision`.
 
     Attributes:
         chances: (training nodes,) π as it is now.

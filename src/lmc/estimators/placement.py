@@ -1,13 +1,24 @@
-"""Placement: of which type, and on which device, a step computes."""
+"""Placement: of which type, and on which device, a step computes, and of which type it remembers."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lmc.data.graph import Graph
+from lmc.kernels.plain import wide_type
+
+Precision = Literal["full", "half", "bf16"]
+"""`"full"` computes and remembers in the features' type; `"half"` remembers in float16; `"bf16"` remembers in
+float16, and has messages and dense products in bfloat16, with sums in float32."""
+
+
+def in_full(values: Tensor) -> Tensor:
+    """The same values for what is not done in 16 bits, such as losses: float32, unless they are float64."""
+    return values.to(wide_type(values))
 
 
 class Placement(NamedTuple):
@@ -15,18 +26,21 @@ class Placement(NamedTuple):
 
     Nothing else in a step names a type or a device.
 
-    >>> here = Placement(torch.float64, torch.device("cpu"))
-    >>> here.take(torch.eye(3), torch.tensor([2])).tolist()
-    [[0.0, 0.0, 1.0]]
+    >>> here = Placement.of(Graph([[0], [1]], torch.eye(2)), "half")
+    >>> here.take(torch.eye(3).double(), torch.tensor([2])), here.remembered
+    (tensor([[0., 0., 1.]]), torch.float16)
     """
 
     dtype: torch.dtype
     device: torch.device
+    remembered: torch.dtype
 
     @staticmethod
-    def of(graph: Graph) -> Placement:
-        """That of the graph's features."""
-        return Placement(graph.x.dtype, graph.x.device)
+    def of(graph: Graph, precision: Precision) -> Placement:
+        """On the device of the graph's features."""
+        full = graph.x.dtype
+        dtype = torch.bfloat16 if precision == "bf16" else full
+        return Placement(dtype, graph.x.device, full if precision == "full" else torch.float16)
 
     def take(self, source: Tensor, nodes: Tensor) -> Tensor:
         """(nodes, width) rows of (any, width)."""
@@ -35,3 +49,14 @@ class Placement(NamedTuple):
     def put(self, values: Tensor) -> Tensor:
         """The same values, here."""
         return values.to(self.device, self.dtype)
+
+    def computing(self) -> AbstractContextManager[None]:
+        """In this context dense products are of this type, and their weights are copied to it once.
+
+        Otherwise numbers keep their type, also within a `torch.autocast` of the caller's.
+        """
+        is_16_bit = self.dtype == torch.bfloat16
+        context: AbstractContextManager[None] = torch.autocast(
+            self.device.type, torch.bfloat16, enabled=is_16_bit
+        )
+        return context

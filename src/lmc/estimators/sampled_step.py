@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lmc.data.sampled import SampledBlock
 from lmc.estimators.losses import Loss
-from lmc.estimators.placement import Placement
+from lmc.estimators.placement import Placement, in_full
 from lmc.kernels.fixed_sums import total
 from lmc.nn.model import Model
 from lmc.nn.rows import Rows
@@ -52,7 +52,7 @@ class SampledStep:
         """(labelled nodes,) weighted."""
         last = self.blocks[-1]
         labelled = last.train_mask[: last.num_nodes]
-        prediction = self.prediction()[labelled]
+        prediction = in_full(self.prediction()[labelled])
         losses = self.loss(prediction, last.y[: last.num_nodes][labelled])
         return losses if self.weights is None else self.weights[labelled] * losses
 

@@ -18,6 +18,7 @@ from lmc.estimators.estimator import Estimator, Init, Kept, LayerSizes, Referenc
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss
+from lmc.estimators.placement import Precision
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
 
@@ -107,9 +108,10 @@ class Spider(Estimator):
         seed: int = 0,
         histories: MakeHistory = MemoryHistory,
         outside: Tensor | None = None,
+        precision: Precision | None = None,
     ) -> None:
         """Bind `inner`, and make room for W_{k-1} and g_{k-1}; see `Estimator.bind`."""
-        self.inner.bind(model, graph, init, loss, seed, histories, outside)
+        self.inner.bind(model, graph, init, loss, seed, histories, outside, precision)
         self.model, self.graph = model, graph
         self.loss, self.placement = self.inner.loss, self.inner.placement
         self._begin()

@@ -25,7 +25,7 @@ from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.layer_pass import LayerPass, LinearPass
 from lmc.estimators.losses import Loss
 from lmc.estimators.low_rank import LowRank
-from lmc.estimators.placement import Placement
+from lmc.estimators.placement import Placement, in_full
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.kernels.fixed_sums import total
 from lmc.nn.convolution import ConvolutionLayer
@@ -133,7 +133,7 @@ class Step:
                     incomplete = at.receive_halo("graph")
                 elif halo.incomplete_from is not None:
                     incomplete = at.receive_halo(halo.incomplete_from, partial(halo.received, place))
-                z_halo = halo.embeddings(place, z, incomplete)
+                z_halo = self.placement.put(halo.embeddings(place, z, incomplete))
             halo.keep_embeddings(place, z, z_halo)
             at.end_forward()
             passes.append(at)
@@ -144,10 +144,10 @@ class Step:
         """(nodes, width) z⁰."""
         rows = Rows(nodes, (*self.address, 0), inside)
         x = self.placement.take(self.batch.graph.x, nodes)
-        return Computed(lambda x: self.model.encoder(x, rows), x)
+        return Computed(lambda x: self.placement.put(self.model.encoder(x, rows)), x)
 
     def _nothing(self) -> Tensor:
-        return self.batch.graph.x[:0, :0]
+        return self.placement.put(self.batch.graph.x[:0, :0])
 
     # -- lines 10 to 15 ------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Step:
     def _auxiliaries(self, layer: int, v: Tensor, incomplete: Callable[[], Tensor]) -> Tensor:
         """(halo, width) V̂ˡ: eqs. (12) and (13)."""
         found = self.halo.auxiliaries(layer, incomplete)
-        return v.new_zeros(self.batch.num_halo, v.shape[1]) if found is None else found
+        return v.new_zeros(self.batch.num_halo, v.shape[1]) if found is None else self.placement.put(found)
 
     def _batch_losses(self, forward: Forward, gradients: ParameterGradients) -> tuple[float, Direct, Tensor]:
         """The weighted sum of the batch's losses; their derivatives at messages that the head reads; V̄ᴸ."""
@@ -254,7 +254,7 @@ class Step:
         rows = Rows(self.batch.members[part], (*self.address, len(self.model.layers) + 1), inside)
 
         def each(*seen: Tensor) -> Tensor:
-            prediction = self.model.read(seen, rows)[labelled]
+            prediction = in_full(self.model.read(seen, rows)[labelled])
             found = self.loss(prediction, y[labelled])
             if found.shape != (len(prediction),):
                 shapes = f"shape {tuple(found.shape)} for {len(prediction)} rows"

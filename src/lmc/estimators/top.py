@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from lmc import checks
 from lmc.data.batch import Batch
 from lmc.estimators.basis import orthonormal, random_bases, random_combinations
-from lmc.estimators.estimator import Kept, Precision
+from lmc.estimators.estimator import Kept
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
 from lmc.estimators.low_rank import LowRank, pieces
+from lmc.estimators.placement import Precision, in_full
 from lmc.estimators.sampled import linear_layers
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.inference import evaluating
 from lmc.nn.model import LayerWidths, Model
-from lmc.nn.module_context import training_mode
+from lmc.nn.module_context import training_mode, without_autocast
 from lmc.nn.rows import Rows
 
 Basis = Literal["random", "history"]
@@ -49,7 +50,7 @@ class TOP(HistoryEstimator):
         basis: `"random"`: messages of the model as it is at `bind`, most often untrained. `"history"`: so at
             first; then, each time that steps have seen as many nodes as the graph has, messages of the
             embeddings that nodes had when they were last in a batch, as many columns as those have at most.
-        precision: of bases and histories, `"full"` (the features' type) or `"half"`.
+        precision: of bases, histories and computation, see `Precision`.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -90,7 +91,7 @@ class TOP(HistoryEstimator):
         self._ahead: WeakKeyDictionary[Batch, Maps] = WeakKeyDictionary()
 
     def _stored(self, basis: Tensor) -> Tensor:
-        return basis.half() if self.precision == "half" else basis
+        return basis.to(self.placement.remembered)
 
     def fill_exactly(self) -> None:
         """Write what every history would have of all nodes, where there are histories."""
@@ -115,8 +116,9 @@ class TOP(HistoryEstimator):
             if place in bases and batch.num_halo > 0:
                 block = batch.block(layer.aggregation)
                 outside = block.keep(block.indices >= batch.num_nodes)
-                inside, beyond = (self.placement.take(bases[place], at) for at in (batch.nodes, batch.halo))
-                found[place] = LowRank.fitted(outside, inside, beyond)
+                inside, beyond = (in_full(bases[place][at]) for at in (batch.nodes, batch.halo))
+                with without_autocast():
+                    found[place] = LowRank.fitted(outside, inside, beyond)
         return Maps(found, bases)
 
     def halo_policy(self, batch: Batch) -> LinearHalo:
@@ -139,8 +141,8 @@ class TOP(HistoryEstimator):
 
     def _historical_bases(self) -> Bases:
         """Of the messages that historical embeddings give, with nothing dropped."""
-        found, dtype = Bases(), self.placement.dtype
-        with evaluating(self.model), torch.no_grad():
+        found, dtype = Bases(), self.graph.x.dtype
+        with evaluating(self.model), torch.no_grad(), without_autocast():
             for place, width in self._message_widths.items():
                 combined = random_combinations(width, self.rank, dtype, self._seed, place, 0)
                 columns = torch.cat(
@@ -154,9 +156,9 @@ class TOP(HistoryEstimator):
         nodes = torch.arange(part.start, part.stop)
         rows = Rows(nodes, (0,), inside=False)
         if place == 1:
-            z = self.model.encoder(self.placement.put(self.graph.x[part]), rows)
+            z = self.model.encoder(self.graph.x[part], rows)
         else:
-            z = self.placement.put(self.embeddings[place - 1].pull(nodes))
+            z = self.embeddings[place - 1].pull(nodes).to(self.graph.x.dtype)
         message: Tensor = self.model.layers[place - 1].message(z, rows)
         return message
 

@@ -12,10 +12,11 @@ from torch import Tensor
 from lmc import kernels
 from lmc.data.normalization import Norm, normalize
 from lmc.data.sampled import SampledBlock
-from lmc.estimators.estimator import Kept, Precision
+from lmc.estimators.estimator import Kept
 from lmc.estimators.history import History, Remembered
 from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.neighbor_sampling import NeighborSampling
+from lmc.estimators.placement import Precision
 from lmc.estimators.sampled import linear_layers
 from lmc.estimators.sampled_step import SampledStep
 from lmc.estimators.step import first_messages_are_features
@@ -74,7 +75,7 @@ class VRGCN(NeighborSampling, HistoryEstimator):
         fanouts: neighbours of a node, by layer, the last layer first, the last number for all layers that
             remain. -1 for all neighbours. None for 2, 2, ...
         batch_size: targets of a step.
-        precision: of the histories, `"full"` (the features' type) or `"half"`.
+        precision: of histories and computation, see `Precision`.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)

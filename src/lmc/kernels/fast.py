@@ -22,7 +22,7 @@ from lmc.kernels.fast_batches import swap_between_groups as swap_between_groups
 from lmc.kernels.fast_samples import draw as draw
 from lmc.kernels.fast_samples import number as number
 from lmc.kernels.fast_samples import pick as pick
-from lmc.kernels.words import entry, number, wide, words
+from lmc.kernels.words import stored, value_of, wide, words
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
 
@@ -31,7 +31,15 @@ _NO_KEYS = np.empty(0, dtype=np.uint64)
 
 @loop
 def _spmm(
-    start: Any, stop: Any, indptr: Any, indices: Any, values: Any, inside: Any, outside: Any, like: Any, out: Any
+    start: Any,
+    stop: Any,
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    inside: Any,
+    outside: Any,
+    like: Any,
+    out: Any,
 ) -> None:
     split, width, row = len(inside), out.shape[1], np.empty_like(like)
     for i in range(start, stop):
@@ -41,9 +49,9 @@ def _spmm(
             value = values[e]
             source = inside[j] if j < split else outside[j - split]
             for c in range(width):
-                row[c] += value * number(source[c])
+                row[c] += value * value_of(source[c])
         for c in range(width):
-            out[i, c] = entry(row[c], out)
+            out[i, c] = stored(row[c], out)
 
 
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:
@@ -65,13 +73,13 @@ def _moments(start: Any, stop: Any, z: Any, like: Any, sums: Any) -> None:
         total[:], squares[:] = 0, 0
         for i in range(first, last):
             for c in range(width):
-                total[c] += number(z[i, c])
+                total[c] += value_of(z[i, c])
         sums[b, 0] = total
         total /= last - first
         # Squares about the block's own mean: no cancellation.
         for i in range(first, last):
             for c in range(width):
-                d = number(z[i, c]) - total[c]
+                d = value_of(z[i, c]) - total[c]
                 squares[c] += d * d
         sums[b, 1] = squares
 
@@ -96,9 +104,9 @@ def _sums(start: Any, stop: Any, derivative: Any, z: Any, sums: Any) -> None:
     for b in range(start, stop):
         for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
             for c in range(width):
-                g = number(derivative[i, c])
+                g = value_of(derivative[i, c])
                 sums[b, 0, c] += g
-                sums[b, 1, c] += g * number(z[i, c])
+                sums[b, 1, c] += g * value_of(z[i, c])
 
 
 def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,7 +141,7 @@ def _activate(
     for i in range(start, stop):
         if len(keys) == 0:
             for c in range(width):
-                out[i, c] = entry(max(number(z[i, c]) * scale[c] + shift[c], 0), out)
+                out[i, c] = stored(max(value_of(z[i, c]) * scale[c] + shift[c], 0), out)
         else:
             low, high = np.uint32(keys[i]), np.uint32(keys[i] >> np.uint64(32))
             for c in range(half):
@@ -141,11 +149,11 @@ def _activate(
             # Loops over slices that begin at zero are what the compiler turns into vector instructions.
             z_1, z_2, out_1, out_2 = z[i, :half], z[i, half:], out[i, :half], out[i, half:]
             for c in range(half):
-                y = max(number(z_1[c]) * scale[c] + shift[c], 0)
-                out_1[c] = entry(y * gain if drawn[c] & np.uint32(0xFFFF) >= threshold else 0, out)
+                y = max(value_of(z_1[c]) * scale[c] + shift[c], 0)
+                out_1[c] = stored(y * gain if drawn[c] & np.uint32(0xFFFF) >= threshold else 0, out)
             for c in range(width - half):
-                y = max(number(z_2[c]) * scale_2[c] + shift_2[c], 0)
-                out_2[c] = entry(y * gain if drawn[c] >> np.uint32(16) >= threshold else 0, out)
+                y = max(value_of(z_2[c]) * scale_2[c] + shift_2[c], 0)
+                out_2[c] = stored(y * gain if drawn[c] >> np.uint32(16) >= threshold else 0, out)
 
 
 def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
@@ -164,9 +172,9 @@ def _activated_sums(
     for b in range(start, stop):
         for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
             for c in range(width):
-                g = number(derivative[i, c]) * gain if number(activated[i, c]) > 0 else 0
+                g = value_of(derivative[i, c]) * gain if value_of(activated[i, c]) > 0 else 0
                 sums[b, 0, c] += g
-                sums[b, 1, c] += g * number(z[i, c])
+                sums[b, 1, c] += g * value_of(z[i, c])
 
 
 def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
@@ -195,8 +203,8 @@ def _activated_vjp(
     width = z.shape[1]
     for i in range(start, stop):
         for c in range(width):
-            g = number(derivative[i, c]) * gain if number(activated[i, c]) > 0 else 0
-            out[i, c] = entry(of_g[c] * g + of_z[c] * number(z[i, c]) + of_1[c], out)
+            g = value_of(derivative[i, c]) * gain if value_of(activated[i, c]) > 0 else 0
+            out[i, c] = stored(of_g[c] * g + of_z[c] * value_of(z[i, c]) + of_1[c], out)
 
 
 def activated_vjp(

@@ -33,25 +33,25 @@ def wide(z: Tensor) -> Any:
     return np.float64 if wide_type(z) == torch.float64 else np.float32
 
 
-def number(entry: Any) -> Any:
+def value_of(entry: Any) -> Any:
     """In a loop: what an entry says."""
     raise NotImplementedError("for loops alone")
 
 
-def entry(value: Any, array: Any) -> Any:
+def stored(value: Any, array: Any) -> Any:
     """In a loop: a number as an entry of an array."""
     raise NotImplementedError("for loops alone")
 
 
-@overload(number, inline="always", strict=False)
-def _number(entry: Any) -> Any:
+@overload(value_of, inline="always", strict=False)
+def _value_of(entry: Any) -> Any:
     if entry == types.uint16:
         return lambda entry: np.uint32(np.uint32(entry) << np.uint32(16)).view(np.float32)
     return lambda entry: entry
 
 
-@overload(entry, inline="always", strict=False)
-def _entry(value: Any, array: Any) -> Any:
+@overload(stored, inline="always", strict=False)
+def _stored(value: Any, array: Any) -> Any:
     if array.dtype != types.uint16:
         return lambda value, array: value
 

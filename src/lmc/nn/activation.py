@@ -13,7 +13,7 @@ from torch.nn.functional import layer_norm
 
 from lmc import checks, kernels
 from lmc.nn.dropout import Dropout
-from lmc.nn.fixed_order import statistics
+from lmc.nn.fixed_order import columns_of, statistics
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.rows import Rows
 
@@ -45,7 +45,7 @@ class Activation(NodeWise):
         """(rows, width) to (rows, width)."""
         keys, p = (rows.keys(), self.dropout.p) if self.dropout.active else (None, 0.0)
         if not isinstance(self.norm, nn.BatchNorm1d):
-            one, zero = z.new_ones(z.shape[1]), z.new_zeros(z.shape[1])
+            one, zero = columns_of(1, z), columns_of(0, z)
             weight, bias = one, zero
             if isinstance(self.norm, nn.LayerNorm):  # the rest of it, scale and shift, is what is fused
                 z = layer_norm(z, self.norm.normalized_shape, eps=self.norm.eps)

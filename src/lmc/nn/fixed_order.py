@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from lmc import kernels
 from lmc.kernels.fixed_sums import spread
+from lmc.kernels.plain import wide_type
 
 VECTOR = 32  # entries: two of the longest vectors that processors have
 PIECE = 32768  # entries that torch gives to a thread, at least
@@ -71,7 +72,7 @@ class _Normalize(Function):
         ctx.save_for_backward(z, weight, mean, inverse_deviation)
         ctx.own = own
         scale = weight * inverse_deviation
-        return torch.addcmul(bias - mean * scale, z, scale)
+        return torch.addcmul(bias - mean * scale, z, scale).to(z.dtype)
 
     @staticmethod
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
@@ -87,7 +88,8 @@ class _Normalize(Function):
             if ctx.own:
                 linear = -of_derivative * inverse_deviation * of_weight / len(z)
                 constant = -of_derivative * of_bias / len(z) - linear * mean
-                of_z.add_(constant).addcmul_(z, linear)
+                of_z = of_z.add_(constant).addcmul_(z, linear)
+            of_z = of_z.to(z.dtype)
         return of_z, of_weight, of_bias, None, None, None
 
 
@@ -112,9 +114,14 @@ def batch_norm(
         mean, variance = statistics(z, running_mean, running_var, momentum)
     assert mean is not None
     assert variance is not None
-    one, zero = z.new_ones(z.shape[1]), z.new_zeros(z.shape[1])
+    one, zero = columns_of(1, z), columns_of(0, z)
     scale, shift = one if weight is None else weight, zero if bias is None else bias
     return _normalize(z, scale, shift, mean, (variance + eps).rsqrt(), training)
+
+
+def columns_of(value: float, z: Tensor) -> Tensor:
+    """(width,) the same value for every column of z, in the type that columns are described in."""
+    return torch.full(z.shape[1:], float(value), dtype=wide_type(z), device=z.device)
 
 
 def statistics(

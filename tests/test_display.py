@@ -192,8 +192,8 @@ def test_results_are_a_few_words_and_a_small_table(graph):
     html = result._repr_html_()
     assert html.count("<polyline") == 2
     assert f"<td>{result.best.val:.4f}</td>" in html
-    none = fit(graph, epochs=0)
-    assert repr(none).startswith("Result: finished after 0 epochs")
+    none = fit(graph, Interrupts(step=1))
+    assert repr(none).startswith("Result: interrupted after 0 epochs")
     assert "<polyline" not in none._repr_html_()
 
 

@@ -80,7 +80,7 @@ def load(
     >>> load("synthetic").num_classes
     10
     """
-    graph = _load(str(name_or_path), root, split)
+    graph = _load(str(checks.path("name_or_path", name_or_path)), root, split)
     if features is not None:
         if graph.num_features:
             warnings.warn(

@@ -59,7 +59,7 @@ def write_predictions(
         prediction: (nodes, out) logits or values, as from `lmc.predict`.
         task: what the predictions mean: the kind of labels that the model was trained on; None for that of
             the graph.
-        nodes: (any,) the nodes that rows are of, as given to `lmc.predict`; None for all.
+        nodes: (any,) the nodes that rows are of, or their mask, as given to `lmc.predict`; None for all.
         class_names: one per class; None for those of the graph.
 
     Raises:
@@ -83,8 +83,9 @@ def write_predictions(
     checks.one_of("task", task, Task)
     node = np.arange(graph.num_nodes)
     if nodes is not None:
-        node = rules.node_ids("nodes", rules.tensor("nodes", nodes), graph.num_nodes).numpy()
-    if prediction.ndim != 2 or len(prediction) != len(node) or prediction.shape[1] == 0:
+        node = rules.some_nodes(nodes, graph.num_nodes, "nodes").numpy()
+    _check_matrix(prediction)
+    if len(prediction) != len(node):
         shape = tuple(prediction.shape)
         raise ArgumentError(f"prediction has shape {shape}: must be ({len(node)}, out), a row per node")
     named = {} if graph.id is None else {"id": graph.id[node]}
@@ -114,7 +115,18 @@ def probabilities(prediction: Tensor, task: Task = "multiclass") -> Tensor:
     """
     if checks.one_of("task", task, Task) == "regression":
         raise ArgumentError("task='regression': values have no probabilities")
+    _check_matrix(prediction)
     return prediction.softmax(dim=1) if task == "multiclass" else prediction.sigmoid()
+
+
+def _check_matrix(prediction: Any) -> None:
+    """Raise ArgumentError unless it is a tensor with a row per node, of a column or more."""
+    if not isinstance(prediction, Tensor):
+        raise ArgumentError(
+            f"prediction: {type(prediction).__name__} is not a tensor, such as of lmc.predict"
+        )
+    if prediction.ndim != 2 or prediction.shape[1] == 0:
+        raise ArgumentError(f"prediction has shape {tuple(prediction.shape)}: must be (nodes, out)")
 
 
 def check_suffix(file: Path) -> None:

@@ -61,6 +61,8 @@ def prepare_training(
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
     check_model(model)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
     graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
@@ -294,6 +296,8 @@ class Training:
         cause = (
             f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
         )
+        if self.options.loss is not None:
+            cause = f"the function loss= may give such values; or {cause}"
         if largest > 1e4:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
         return DivergedError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")

@@ -330,7 +330,7 @@ def test_a_graph_in_memory_is_asked_for(small, tmp_path):
     assert len(metrics(tmp_path / "a")) == 3
     assert lmc.load_run(tmp_path / "a").predict().dtype == torch.float64
     other = fails(1, "train", "--resume", tmp_path / "a", "--data", small, "--epochs", 4, through=called)
-    assert "its checkpoint is of another run" in other
+    assert f"its checkpoint is of a run on {tmp_path / 'graph'}, and {small} is another graph" in other
 
 
 @pytest.mark.parametrize(

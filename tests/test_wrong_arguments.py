@@ -58,7 +58,10 @@ def test_data_of_pyg_in_the_place_of_a_graph(graph, model, call):
         (lambda: lmc.GCNII(8, 8, 3.0), "out_features=3.0: must be an integer"),
         (lambda: lmc.GCNII(-1, 8, 3), "in_features=-1: must be 0 or more"),
         (lambda: lmc.SIGN(8, 32, 3), "graph: int is not an lmc.Graph"),
-        (lambda: lmc.probabilities(torch.zeros(2)), "prediction has shape (2,): must be (nodes, out)"),
+        (
+            lambda: lmc.probabilities(torch.zeros(2)),
+            "prediction has shape (2,): must be (nodes, out), a row per node",
+        ),
         (
             lambda: lmc.probabilities([[0.0]]),
             "prediction: list is not a tensor, such as of lmc.predict",

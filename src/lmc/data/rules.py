@@ -336,13 +336,19 @@ def _whole(y: Tensor) -> Tensor:
     return torch.where(known, y, -1).long()
 
 
-def _advise_classes(y: Tensor) -> None:
-    """Say so where targets of a regression look like classes in the wrong type."""
+def looks_like_classes(y: Tensor) -> bool:
+    """Whether targets of a regression may be classes in the wrong type: one column of small whole numbers."""
     known = y[~y.isnan()]
     if known.numel() == 0 or (y.ndim == 2 and y.shape[1] > 1):
-        return
-    low, high = float(known.min()), float(known.max())
-    if low >= -1 and high < MOST_GUESSED and bool((known.frac() == 0).all()):
+        return False
+    small = float(known.min()) >= -1 and float(known.max()) < MOST_GUESSED
+    return small and bool((known.frac() == 0).all())
+
+
+def _advise_classes(y: Tensor) -> None:
+    """Say so where targets of a regression look like classes in the wrong type."""
+    if looks_like_classes(y):
+        low, high = (float(end) for end in torch.aminmax(y[~y.isnan()]))
         warnings.warn(
             f"y: whole numbers of type {y.dtype}, {low:g} to {high:g}, are taken as targets of a regression; "
             "task='multiclass', or integers, makes them classes; task='regression' keeps them",

@@ -106,6 +106,16 @@ class RunFolder(Callback):
         if reason := refusal(kept, config.as_read()):
             raise ArgumentError(f"{self.folder}: {reason}")
 
+    def _check_graph(self, training: Training, state: dict[str, Any], config: Config) -> None:
+        """Raise RunError where the run in the folder is on another graph."""
+        file = self.folder / CONFIG
+        if training.is_on_graph_of(state) or not file.is_file():
+            return
+        kept, given = Config.read(file).get("data", {}).get("name"), config.data["name"]
+        which = f"{given}, which has changed" if kept == given else f"{kept}, and {given} is another graph"
+        rule = "edges, features, labels and masks must be the same"
+        raise RunError(f"{self.folder}: its checkpoint is of a run on {which}; {rule}")
+
     def _hold(self) -> None:
         """Take the folder for this process; the system lets it go when the process ends, however it ends."""
         try:
@@ -126,6 +136,7 @@ class RunFolder(Callback):
             if state is None and training.options.checkpoints == 0:
                 raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
             if state is not None:
+                self._check_graph(training, state, config)
                 _restore(training, state, self.folder)
         self._config = config
         training.callbacks.append(self)

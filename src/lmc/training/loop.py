@@ -330,16 +330,20 @@ class Training:
     def _fingerprint(self) -> str:
         return fingerprint(self.graph)
 
+    def is_on_graph_of(self, state: State) -> bool:
+        """Whether its graph is that of a state, as far as the state says which it was."""
+        return state.get("graph", "") in ("", self._fingerprint)
+
     def load_state(self, state: State) -> None:
         """Go on from the state of a run with the same options; ValueError where no such run wrote it."""
         options = self.options
         decays = options.weight_decay, options.head_weight_decay
+        if not self.is_on_graph_of(state):
+            raise ValueError("the graph has other edges, features, labels or masks")
         own = self.state()
         own["optimizer"]["state"] = moments_after_a_step(options.optimizer, self.model, options.lr, *decays)
         check_state(own, state, self.sampler.steps)
         records = typed.read("records", state["records"], list[Record], ValueError)
-        if state.get("graph", "") not in ("", self._fingerprint):
-            raise ValueError("the graph has other edges, features, labels or masks")
         if state["epoch"] > options.epochs:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]

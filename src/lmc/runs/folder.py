@@ -24,6 +24,7 @@ from lmc.runs.description import described
 from lmc.runs.environment import environment
 from lmc.runs.going_on import refusal
 from lmc.runs.metrics_file import append_metrics, write_metrics
+from lmc.runs.sections import is_in_memory
 from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
@@ -113,6 +114,8 @@ class RunFolder(Callback):
             return
         kept, given = Config.read(file).get("data", {}).get("name"), config.data["name"]
         which = f"{given}, which has changed" if kept == given else f"{kept}, and {given} is another graph"
+        if is_in_memory(given):  # which says no more than that
+            which = f"another graph than {training.graph}"
         rule = "edges, features, labels and masks must be the same"
         raise RunError(f"{self.folder}: its checkpoint is of a run on {which}; {rule}")
 

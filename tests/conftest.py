@@ -12,6 +12,9 @@ import lmc
 # Two workers on two cores: one thread each.
 torch.set_num_threads(1)
 
+# Triton's loops run without a GPU, if this is said before anything loads Triton.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 settings.register_profile("lmc", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fuzz", settings.get_profile("lmc"), max_examples=2000)
 settings.load_profile("lmc")

@@ -48,7 +48,7 @@ NEAREST = {
         "test_wrong_arguments",
     ],
     "batching": ["test_batch", "test_batching", "test_balance", "test_partition", "test_seams", *SHARED],
-    "kernels": ["test_kernels", "test_balance", "test_threads", "test_batch", *SHARED],
+    "kernels": ["test_kernels", "test_triton_kernels", "test_balance", "test_threads", "test_batch", *SHARED],
 }
 COPIED = (
     "src",

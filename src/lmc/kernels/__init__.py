@@ -1,14 +1,17 @@
 """The few hot loops.
 
-Each has two forms of the same signature: a numba loop in `fast.py` for CPU tensors of float32 or float64, and
-a plain torch twin in `plain.py` for everything else. Tests compare the two. Which one runs is decided here
-and nowhere else; `LMC_KERNELS=plain` in the environment asks for the twins.
+Each has forms of the same signature: a numba loop in `fast.py` for CPU tensors of float32 or float64; for
+what a step computes, a Triton loop in `on_gpu.py` for tensors on a GPU; and a plain torch twin in `plain.py`
+for everything else. Tests compare each with the twin. Which one runs is decided here and nowhere else;
+`LMC_KERNELS=plain` in the environment asks for the twins.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,19 +19,29 @@ from torch import Tensor
 
 from lmc.kernels import plain
 
-FAST_TYPES = (torch.float32, torch.float64)
+NUMBA = {("cpu", each) for each in (torch.float32, torch.float64)}
+TRITON = {("cuda", each) for each in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 
 
 def kernels_for(*tensors: Tensor | None) -> Any:
-    """The module whose loops take these tensors."""
+    """The module whose loops take these tensors; without any, loops over arrays of the host."""
     if os.environ.get("LMC_KERNELS") == "plain":
         return plain
-    for tensor in tensors:
-        if tensor is not None and (tensor.device.type != "cpu" or tensor.dtype not in FAST_TYPES):
-            return plain
-    from lmc.kernels import fast
+    kinds = {(tensor.device.type, tensor.dtype) for tensor in tensors if tensor is not None}
+    if kinds <= NUMBA:
+        from lmc.kernels import fast
 
-    return fast
+        return fast
+    if kinds <= TRITON and _has_triton():
+        from lmc.kernels import on_gpu
+
+        return on_gpu
+    return plain
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None  # torch brings it along where it is built for GPUs, but on Windows
 
 
 def compiled_seconds() -> float:

@@ -104,3 +104,17 @@ def test_wrong_node_sets_are_named(nodes, message):
 def test_a_wrong_scale_is_named(scale):
     with pytest.raises(lmc.ArgumentError, match="scale="):
         lmc.synthetic(nodes=50).batch([0], scale=scale)
+
+
+def test_a_mask_is_the_nodes_where_it_is_true():
+    graph = lmc.synthetic(nodes=50, seed=0)
+    model = lmc.GCN(graph.num_features, 4, graph.num_classes)
+    ids = graph.val_mask.nonzero()[:, 0]
+    assert torch.equal(graph.batch(graph.val_mask.numpy()).nodes, ids)
+    assert torch.equal(lmc.predict(graph, model, nodes=graph.val_mask), lmc.predict(graph, model, nodes=ids))
+    with pytest.raises(
+        lmc.GraphError, match=r"^nodes has shape \(2,\): a mask must be \(50,\), one per node$"
+    ):
+        graph.batch([True, False])
+    with pytest.raises(lmc.GraphError, match=r"^nodes has shape \(0,\): must be \(batch,\), one or more$"):
+        graph.batch(torch.zeros(50, dtype=torch.bool))

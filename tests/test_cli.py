@@ -128,6 +128,8 @@ def test_a_report_of_one_run_is_in_its_folder_and_of_several_where_it_was_asked_
 
 def test_wrong_calls_of_compare(tmp_path):
     assert "gsa" in fails(2, "compare", "--methods", "gsa", "--out", tmp_path / "x", through=called)
+    line = fails(2, "compare", "--methods", "gas,lmc,gas", "--out", tmp_path / "x", through=called)
+    assert line == "lmc: --methods gas,lmc,gas: gas is there twice"
     line = fails(2, "compare", "--resume", tmp_path, through=called)
     assert "not the folder of a comparison (there is no comparison.toml in it)" in line
     line = fails(2, "compare", "--resume", tmp_path, "--lr", "0.1", through=called)

@@ -337,7 +337,15 @@ def test_a_loss_that_is_no_number_fails_the_run(small, tmp_path):
             ["--method", "lmc", "--parts", "4", "--parts-per-batch", "9"],
             "parts_per_batch=9: must be at most parts=4",
         ),
-        (["--method", "gas", "--parts", "4", "--alpha", "0.4"], "setting='alpha'"),
+        (
+            ["--method", "gas", "--parts", "4", "--alpha", "0.4"],
+            "--alpha 0.4: gas has no such option; it is for lmc",
+        ),
+        (
+            ["--method", "gas", "--set", "method.alpha=0.4"],
+            "method gas: setting='alpha': must be one of precision",
+        ),
+        (["--epochs", "0"], "epochs=0: must be 1 or more"),
         (["--set", "model.theta"], "must be section.key=value"),
         (["--set", "modle.layers=2"], "did you mean 'model'"),
         (["--set", "model.layers=two"], "model.layers='two': must be an integer"),

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import types
+import warnings
 
 import pytest
 from rich.console import Console
@@ -192,8 +193,8 @@ def test_results_are_a_few_words_and_a_small_table(graph):
     html = result._repr_html_()
     assert html.count("<polyline") == 2
     assert f"<td>{result.best.val:.4f}</td>" in html
-    none = fit(graph, epochs=0)
-    assert repr(none).startswith("Result: finished after 0 epochs")
+    none = fit(graph, Interrupts(step=1))
+    assert repr(none).startswith("Result: interrupted after 0 epochs")
     assert "<polyline" not in none._repr_html_()
 
 
@@ -215,3 +216,20 @@ def test_texts_of_an_epoch_without_validation():
     )
     assert epoch_texts(training, record)["value"] == "train accuracy 0.7500"
     assert "best" not in epoch_texts(training, record)
+
+
+def test_a_warning_begins_a_line_of_its_own(capsys, monkeypatch):
+    def shown(message, *_, **__):
+        print(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = shown
+        with PlainLines() as lines:
+            lines.on_phase("loading cora")
+            warnings.warn("no features", stacklevel=1)
+            lines.on_phase("cutting")
+        assert warnings.showwarning is shown
+    loading, warning, cutting = capsys.readouterr().out.splitlines()
+    assert loading.startswith("loading cora ... ")
+    assert (warning, cutting) == ("warning: no features", "cutting ... 0.0 s")

@@ -376,3 +376,10 @@ def test_what_pyg_is_given_can_be_changed():
         before = getattr(graph, name).clone()
         getattr(data, name).zero_()
         assert torch.equal(getattr(graph, name), before)
+
+
+@pytest.mark.parametrize("y", [[True, False, True], [[True], [False], [True]]])
+def test_booleans_are_two_classes(y):
+    graph = lmc.Graph([[0], [1]], torch.ones(3, 1), y, [True, True, False])
+    assert (graph.task, graph.num_classes, graph.y.dtype) == ("multiclass", 2, torch.int64)
+    assert graph.y.tolist() == [1, 0, 1]

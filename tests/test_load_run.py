@@ -156,8 +156,12 @@ def test_an_object_is_asked_for_and_taken(tmp_path):
         _ = loaded.model
     given = lmc.load_run(tmp_path / "a", model=own(8, 4))
     assert torch.equal(given.predict(GRAPH), lmc.predict(GRAPH, result.model))
-    with pytest.raises(lmc.RunError, match="the model and the file do not agree on its shape"):
-        _ = lmc.load_run(tmp_path / "a", model=own(8, 4, width=9)).model
+    wrong = own(8, 4, width=9)
+    before = {name: weight.clone() for name, weight in wrong.state_dict().items()}
+    rule = r"not the weights of the model that was given \(.*: the model has \(.*9.*\), the file has \("
+    with pytest.raises(lmc.RunError, match=rule):
+        lmc.load_run(tmp_path / "a", model=wrong)
+    assert all(torch.equal(weight, before[name]) for name, weight in wrong.state_dict().items())
     line = fails(1, "predict", tmp_path / "a", "--data", "synthetic", through=called)
     assert "its model was in memory: GNN" in line
     resumed = fails(2, "train", "--resume", tmp_path / "a", "--data", "synthetic", through=called)
@@ -326,7 +330,7 @@ def test_a_graph_in_memory_is_asked_for(small, tmp_path):
     assert len(metrics(tmp_path / "a")) == 3
     assert lmc.load_run(tmp_path / "a").predict().dtype == torch.float64
     other = fails(1, "train", "--resume", tmp_path / "a", "--data", small, "--epochs", 4, through=called)
-    assert "its checkpoint is of another run" in other
+    assert f"its checkpoint is of a run on {tmp_path / 'graph'}, and {small} is another graph" in other
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ def test_by_name_from_the_command_line_to_the_report(small, tmp_path):
     [
         (["macro_f2"], "did you mean 'macro_f1'"),
         (["mae"], "metrics='mae': is for regression, and the labels are multiclass"),
-        ("accuracy", "must be a list"),
+        (5, "metrics=5: must be a list"),
+        ("macro_f2", "did you mean 'macro_f1'"),
         ({"f1": 0.5}, r"metrics\['f1'\]=0.5: must be a function"),
         ({"f 1": float}, "a name must be of letters"),
         ({"f1": lambda *_: "high"}, r"metrics\['f1'\]: gave 'high'; must be a number"),
@@ -118,6 +119,12 @@ def test_what_is_no_metric(small, metrics, message):
         fit(lmc.Graph.open(small), 1, metrics=metrics)
 
 
+def test_one_name_is_a_list_of_it(small):
+    record = fit(lmc.Graph.open(small), 1, metrics="macro_f1").history[0]
+    assert record.metrics.keys() == {"macro_f1"}
+    assert lmc.TrainingOptions(metrics="macro_f1").metrics == ["macro_f1"]
+
+
 def test_what_is_no_metric_in_a_file(small, tmp_path):
     line = fails(2, "train", "--data", small, "--set", "training.metrics={f1 = 1}", through=called)
-    assert "training.metrics={'f1': 1}: must be a list" in line
+    assert "training.metrics={'f1': 1}: must be a string or a list" in line

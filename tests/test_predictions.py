@@ -4,6 +4,7 @@ import os
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -250,3 +251,24 @@ def test_a_disk_that_fills_up_while_writing_is_one_line(tmp_path, suffix, monkey
     with pytest.raises(lmc.LMCError, match=r"cannot be written \(No space left on device\)"):
         write_predictions(tmp_path / f"a{suffix}", graph, prediction, "multiclass")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        (["cat", "a, b"], ["label_cat", "label_a, b", "p_cat", "p_a, b"]),
+        (["cat", "cat"], ["label_0", "label_1", "p_0", "p_1"]),  # two columns of one name would be one
+        (["cat"], ["label_0", "label_1", "p_0", "p_1"]),
+    ],
+)
+def test_labels_are_called_by_their_names(tmp_path, names, columns):
+    graph = lmc.Graph([[0], [1]], torch.ones(2, 1))
+    prediction = torch.tensor([[1.0, -2.0], [-1.0, 2.0]])
+    for suffix in (".csv", ".parquet"):
+        file = tmp_path / f"p{suffix}"
+        write_predictions(file, graph, prediction, "multilabel", class_names=names)
+        table = pd.read_csv(file) if suffix == ".csv" else pd.read_parquet(file)
+        assert list(table) == ["node", "split", *columns]
+        assert np.allclose(table[columns[2:]], prediction.sigmoid())
+    write_predictions(tmp_path / "p.csv", graph, prediction, "regression", class_names=names)
+    assert list(pd.read_csv(tmp_path / "p.csv")) == ["node", "split", "value_0", "value_1"]

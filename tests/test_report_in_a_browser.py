@@ -26,7 +26,9 @@ addEventListener("load", () => {{
   inside.querySelectorAll("details").forEach(details => {{ details.open = true; }});
   const root = inside.documentElement;
   const tables = [...inside.querySelectorAll(".scroll")].filter(box => box.scrollWidth > box.clientWidth);
-  document.title = `${{root.scrollWidth}} of ${{root.clientWidth}}, ${{tables.length}} scroll`;
+  const results = inside.querySelector(".scroll");
+  document.title = `${{root.scrollWidth}} of ${{root.clientWidth}}, ${{tables.length}} scroll, `
+    + `results ${{results.scrollWidth}} of ${{results.clientWidth}}`;
 }});
 </script>"""
 
@@ -68,17 +70,18 @@ def page(tmp_path_factory):
     return write_report(runs, folder / "report.html")
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+@pytest.mark.parametrize(("width", "height"), [(1200, 900), (390, 844)])
 def test_the_page_fits_its_window_and_logs_nothing(page, tmp_path, width, height):
     wrapper = tmp_path / "frame.html"
     wrapper.write_text(FRAME.format(page=html.escape(page.read_text()), width=width, height=height))
     dom, log = browse(wrapper, tmp_path / "profile", f"--window-size={width + 50},{height + 50}")
-    found = re.search(r"<title>(\d+) of (\d+), (\d+) scroll</title>", dom)
+    found = re.search(r"<title>(\d+) of (\d+), (\d+) scroll, results (\d+) of (\d+)</title>", dom)
     assert found, dom[:300]
-    needed, given, scrolling = map(int, found.groups())
+    needed, given, scrolling, table, box = map(int, found.groups())
     assert width - 20 <= given <= width, "the page has the width of the frame, but for a scroll bar"
     assert needed <= given, "the page itself never scrolls sideways"
     assert width > 400 or scrolling >= 3, "wide tables scroll in their own boxes"
+    assert width < 1200 or table <= box, "on a desk, all of the results are seen"
     assert "CONSOLE" not in log, log
 
 

@@ -276,8 +276,9 @@ def test_from_tables_to_predictions_by_name(tmp_path, monkeypatch):
     right = labels.set_index("id").loc[wanted, "label"].tolist()
     assert (found["class_name"] == right).mean() > 0.8
     assert found["class_name"].tolist() == new["class_name"].tolist()
-    assert np.allclose(found[["p_0", "p_1"]], new[["p_0", "p_1"]])
-    assert np.allclose(found[["p_0", "p_1"]].sum(axis=1), 1)
+    assert np.allclose(found[["p_blue", "p_red"]], new[["p_blue", "p_red"]])
+    assert np.allclose(found[["p_blue", "p_red"]].sum(axis=1), 1)
+    assert (found["class_name"] == np.where(found["p_red"] > 0.5, "red", "blue")).all()
 
 
 def test_a_graph_is_not_overwritten_and_one_without_labels_is_for_predictions(tmp_path):
@@ -285,3 +286,50 @@ def test_a_graph_is_not_overwritten_and_one_without_labels_is_for_predictions(tm
     done = called("import", edges, "--out", tmp_path / "g")
     assert f"`lmc predict RUN --data {tmp_path / 'g'}` predicts it" in done.stdout
     assert "holds a graph already" in fails(2, "import", edges, "--out", tmp_path / "g", through=called)
+
+
+LABELS = "id,label\na,0\nb,1\nc,0\n"
+FLOATS = "id,label\na,0.0\nb,1.0\nc,2.0\n"
+SPLITS = "id,split\na,train\nb,test\nc,\nd,train\n"
+
+
+@pytest.mark.parametrize(
+    ("tables", "said", "printed"),
+    [
+        (
+            {"labels": LABELS},
+            "",
+            "--features were not given; `lmc train --data g --features structure` trains",
+        ),
+        (
+            {"labels": FLOATS},
+            "y.csv: column 'label': whole numbers with a decimal point are taken as targets of a regression; "
+            "--task multiclass (task='multiclass') makes them classes, --task regression keeps them",
+            "1 target",
+        ),
+        (
+            {"labels": LABELS, "splits": SPLITS},
+            "s.csv: 1 of 3 nodes have no label, and are left out of the split",
+            "2 classes",
+        ),
+    ],
+)
+def test_what_an_import_says(tmp_path, monkeypatch, tables, said, printed):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\nc,d\n")
+    files, flags = {"labels": "y.csv", "splits": "s.csv"}, []
+    for kind, text in tables.items():
+        (tmp_path / files[kind]).write_text(text)
+        flags += [f"--{kind}", files[kind]]
+    done = called("import", "edges.csv", *flags, "--out", "g")
+    assert done.returncode == 0, done.stderr
+    assert complaints(done) == ([f"lmc: warning: {said}"] if said else [])
+    assert printed in done.stdout
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["train", "--quiet", "--data"]])
+def test_a_table_in_the_place_of_a_graph(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    line = fails(2, *command, "edges.csv", through=called)
+    assert line.startswith("lmc: edges.csv: a table, not a graph; `lmc import edges.csv --out FOLDER`, or")

@@ -63,7 +63,7 @@ def test_training_needs_a_labelled_node(changed, tmp_path):
     with pytest.raises(lmc.GraphError, match=rule):
         lmc.fit(graph, model, lmc.FullBatch(), epochs=1)
     graph.save(tmp_path / "g")
-    line = fails(1, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
+    line = fails(2, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
     assert line.startswith(f"lmc: {rule}; where y has labels, lmc.Graph.from_pyg(RandomNodeSplit(")
     assert called("inspect", tmp_path / "g").returncode == 0
 
@@ -77,7 +77,7 @@ def test_training_needs_labels_and_says_that_there_are_none(changed, tmp_path):
     with pytest.raises(lmc.GraphError, match=rule):
         lmc.fit(graph, lmc.GCN(4, 2, 2), lmc.FullBatch(), epochs=1)
     graph.save(tmp_path / "g")
-    line = fails(1, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
+    line = fails(2, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
     assert line == f"lmc: {rule}"
     assert called("inspect", tmp_path / "g").returncode == 0
 
@@ -243,13 +243,13 @@ def test_a_table_of_some_nodes_with_their_ids(tmp_path):
     for suffix in (".csv", ".parquet", ".npz"):
         write_predictions(tmp_path / f"p{suffix}", graph, prediction, nodes=nodes)
     for table in (pd.read_csv(tmp_path / "p.csv"), pd.read_parquet(tmp_path / "p.parquet")):
-        assert list(table) == ["node", "id", "split", "class", "class_name", "p_0", "p_1"]
+        assert list(table) == ["node", "id", "split", "class", "class_name", "p_x", "p_y, z"]
         assert table["node"].tolist() == nodes
         assert table["id"].tolist() == [names[node] for node in nodes]
         assert table["split"].tolist() == ["none", "train", "none"]
         assert table["class_name"].tolist() == ["y, z", "x", "y, z"]
         wanted = lmc.probabilities(prediction)
-        assert np.allclose(table[["p_0", "p_1"]].to_numpy(), wanted.numpy())
+        assert np.allclose(table[["p_x", "p_y, z"]].to_numpy(), wanted.numpy())
     with np.load(tmp_path / "p.npz", allow_pickle=False) as arrays:
         assert arrays["id"].tolist() == [names[node] for node in nodes]
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch_geometric.nn import GraphSAGE
 
 import lmc
 from commands import called as run_here
@@ -49,6 +50,34 @@ def test_data_of_pyg_in_the_place_of_a_graph(graph, model, call):
         (lambda: lmc.LMC(alpha="0.4"), "alpha='0.4': must be in [0, 1] or 'auto'"),
         (lambda: lmc.GraphFM(momentum=None), "momentum=None: must be a number"),
         (lambda: lmc.load("flickr", root="/tmp/a\0b"), "root='/tmp/a\\x00b': must be a path"),
+        (lambda: lmc.load(None), "name_or_path=None: must be a path"),
+        (lambda: lmc.GCN(8, 8, -1), "out_features=-1: must be 1 or more"),
+        (lambda: lmc.GCN(8, 8, 0), "out_features=0: must be 1 or more"),
+        (lambda: lmc.GCN("8", 8, 3), "in_features='8': must be an integer"),
+        (lambda: lmc.GCN(8, True, 3), "hidden=True: must be an integer"),
+        (lambda: lmc.GCNII(8, 8, 3.0), "out_features=3.0: must be an integer"),
+        (lambda: lmc.GCNII(-1, 8, 3), "in_features=-1: must be 0 or more"),
+        (lambda: lmc.SIGN(8, 32, 3), "graph: int is not an lmc.Graph"),
+        (
+            lambda: lmc.probabilities(torch.zeros(2)),
+            "prediction has shape (2,): must be (nodes, out), a row per node",
+        ),
+        (
+            lambda: lmc.probabilities([[0.0]]),
+            "prediction: list is not a tensor, such as of lmc.predict",
+        ),
+        (
+            lambda: lmc.from_pyg(GraphSAGE),
+            "model: GraphSAGE is a class; from_pyg takes a model, GraphSAGE(...)",
+        ),
+        (
+            lambda: lmc.from_pyg(lmc.GCN(8, 8, 3)),
+            "model: is an lmc model already; from_pyg takes one of PyG",
+        ),
+        (
+            lambda: lmc.load_run("runs/none", model=3),
+            "model=3: must be a model, 'module:function' or None",
+        ),
     ],
 )
 def test_values_of_another_type(make, line):
@@ -57,9 +86,63 @@ def test_values_of_another_type(make, line):
     assert str(raised.value) == line
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"parts": True}, "parts=True: must be an integer"),
+        ({"epochs": 0}, "epochs=0: must be 1 or more"),
+        (
+            {"partition": "meti"},
+            "partition='meti': must be one of metis, bfs, random (did you mean 'metis'?)",
+        ),
+        ({"callbacks": "csv"}, "callbacks='csv': must be one of tensorboard, wandb, mlflow"),
+    ],
+)
+def test_options_of_fit(graph, model, options, line):
+    with pytest.raises(lmc.ArgumentError) as raised:
+        lmc.fit(graph, model, lmc.LMC(), **options)
+    assert str(raised.value) == line
+
+
+def test_a_model_of_which_nothing_is_trained(graph):
+    model = lmc.GCN(graph.num_features, 8, graph.num_classes).requires_grad_(False)
+    with pytest.raises(lmc.ArgumentError, match=r"^model: has no parameter with requires_grad=True"):
+        lmc.fit(graph, model, lmc.GAS(), parts=4, epochs=1)
+    model.layers[0].linear.bias.requires_grad_(True)
+    lmc.fit(graph, model, lmc.GAS(), parts=4, epochs=1)
+
+
+def test_a_loss_of_ones_own_that_is_no_number(graph, model):
+    with pytest.raises(lmc.DivergedError, match=r"step 1: the loss is nan: the function loss= may give such"):
+        lmc.fit(graph, model, lmc.GAS(), parts=4, epochs=1, loss=lambda out, y: out[:, 0] * float("nan"))
+
+
+def test_one_batch_in_the_place_of_several(graph, model):
+    estimator = lmc.GAS()
+    estimator.bind(model, graph)
+    with pytest.raises(
+        lmc.ArgumentError, match=r"^batches: Batch is not iterable; must be a list of batches"
+    ):
+        lmc.gradient_error(graph, model, estimator, graph.batch([0]))
+
+
+def test_a_model_that_is_called_as_those_of_pyg(graph, model):
+    data = graph.to_pyg()
+    with pytest.raises(lmc.ArgumentError, match=r"^model: takes one lmc.Graph, not 2 arguments"):
+        model(data.x, data.edge_index)
+    with pytest.raises(lmc.ArgumentError, match=r"^graph: Data is not an lmc.Graph; lmc.Graph.from_pyg"):
+        model(data)
+
+
 def test_a_graph_in_the_place_of_data_of_pyg(graph):
     with pytest.raises(lmc.ArgumentError, match=r"^data: is an lmc.Graph already"):
         lmc.Graph.from_pyg(graph)
+    with pytest.raises(lmc.GraphError, match=r"^data: str is not a Data or a HeteroData of PyG$"):
+        lmc.Graph.from_pyg("cora")
+    with pytest.raises(lmc.GraphError, match=r"^data: list is not one Data; Graph.from_pyg_list takes"):
+        lmc.Graph.from_pyg([graph.to_pyg()])
+    with pytest.raises(lmc.GraphError, match=r"^graphs\[1\]: NoneType is not a Data"):
+        lmc.Graph.from_pyg_list([graph.to_pyg(), None])
 
 
 @pytest.mark.filterwarnings("ignore:the graph has no features")

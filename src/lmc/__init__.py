@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lmc.data.normalization import normalize
     from lmc.data.synthetic import synthetic
     from lmc.data.tables import read_tables
-    from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError, RunError
+    from lmc.errors import ArgumentError, DatasetError, DivergedError, GraphError, LMCError, RunError
     from lmc.estimators.backward_sgd import BackwardSGD
     from lmc.estimators.cluster_gcn import ClusterGCN
     from lmc.estimators.estimator import Estimator
@@ -71,6 +71,7 @@ _MODULE_OF = {
     "Callback": "lmc.training.callbacks",
     "ClusterGCN": "lmc.estimators.cluster_gcn",
     "DatasetError": "lmc.errors",
+    "DivergedError": "lmc.errors",
     "Estimator": "lmc.estimators.estimator",
     "FastGCN": "lmc.estimators.layer_sampling",
     "FullBatch": "lmc.estimators.full_batch",
@@ -126,6 +127,7 @@ __all__ = [
     "Callback",
     "ClusterGCN",
     "DatasetError",
+    "DivergedError",
     "Estimator",
     "FastGCN",
     "FullBatch",

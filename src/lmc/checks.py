@@ -25,11 +25,18 @@ MOST_REAL = 3e38
 def whole_number(
     name: str, value: Any, least: int, most: int = MOST_WHOLE, failing: Failing = ArgumentError
 ) -> int:
-    """An integer in least .. most, of any type that counts as one; otherwise raises what `failing` makes."""
+    """An integer in least .. most, of any type that counts as one; otherwise raises what `failing` makes.
+
+    >>> whole_number("parts", True, 1)
+    Traceback (most recent call last):
+    lmc.errors.ArgumentError: parts=True: must be an integer
+    """
     try:
         number = operator.index(value)
     except TypeError:
-        raise failing(f"{name}={shown(value)}: must be an integer") from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise failing(f"{name}={shown(value)}: must be an integer")
     if not least <= number <= most:
         rule = f"{least} or more" if number < least else f"at most {most}"
         raise failing(f"{name}={shown(number)}: must be {rule}")
@@ -83,7 +90,13 @@ def path(name: str, value: Any) -> Path:
 
 
 def sequence(name: str, values: Any) -> Sequence[Any]:
-    """A list or a tuple; otherwise raises ArgumentError."""
+    """A list or a tuple, or a list of one string; otherwise raises ArgumentError.
+
+    >>> sequence("metrics", "macro_f1")
+    ['macro_f1']
+    """
+    if isinstance(values, str):
+        return [values]
     if not isinstance(values, (list, tuple)):
         raise ArgumentError(f"{name}={shown(values)}: must be a list")
     return values

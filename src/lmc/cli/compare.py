@@ -114,6 +114,8 @@ def _configs(tree: dict[str, Any], methods: list[str]) -> dict[str, Config]:
     configs: dict[str, Config] = {}
     for method in methods:
         checks.one_of("--methods", method, METHODS)
+        if method in configs:
+            raise ArgumentError(f"--methods {','.join(methods)}: {method} is there twice")
         own = understood_by(method, tree.get("method", {}))
         config = Config.of(for_method(tree, {**own, "name": method}))
         config.check_values()

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lmc.errors import ArgumentError, DatasetError, LMCError
+from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
 from lmc.files import one_line, place_in_own_code, raised_text
 
 
@@ -25,7 +25,7 @@ class OneLineGroup(click.Group):
             code = _flushed(super().main(*args, **kwargs))
         except click.ClickException as error:
             _fail(error.format_message(), error.exit_code)
-        except (ArgumentError, DatasetError) as error:
+        except (ArgumentError, DatasetError, GraphError) as error:
             _fail(str(error), 2)
         except LMCError as error:
             _fail(str(error), 1)

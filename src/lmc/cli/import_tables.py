@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import lmc
 from lmc.cli.paths import FILE, FOLDER
 from lmc.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from lmc.data.graph import Graph
 
 HEADER = "graph.json"  # of the folder of a graph; its module loads numpy
 
@@ -42,10 +45,14 @@ def command(
         raise ArgumentError(f"{out}: holds a graph already; remove it, or choose another folder")
     graph = lmc.read_tables(edges, features, labels, splits, undirected=undirected, task=task)
     graph.save(out)
-    labelled = bool(graph.train_mask.any())
-    use = (
-        f"`lmc train --data {out}` trains on it"
-        if labelled
-        else f"`lmc predict RUN --data {out}` predicts it"
-    )
-    print(f"{out}: {graph}; {use}")
+    print(f"{out}: {graph}; {_use(graph, out)}")
+
+
+def _use(graph: Graph, folder: Path) -> str:
+    """What can be done with it."""
+    if not bool(graph.train_mask.any()):
+        return f"`lmc predict RUN --data {folder}` predicts it"
+    if graph.num_features == 0:
+        made = "--features structure` trains on features that are made of its edges"
+        return f"--features were not given; `lmc train --data {folder} {made}"
+    return f"`lmc train --data {folder}` trains on it"

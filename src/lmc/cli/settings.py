@@ -11,7 +11,8 @@ import click
 
 from lmc.cli import completion
 from lmc.cli.paths import FILE
-from lmc.runs.registry import MODELS, allow_own_model, is_own
+from lmc.errors import ArgumentError
+from lmc.runs.registry import METHODS, MODELS, allow_own_model, is_own
 
 
 def whole_numbers(value: str) -> list[int]:
@@ -54,9 +55,14 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "--fanouts",
         "method.fanouts",
         whole_numbers,
-        "sage, vrgcn: neighbours, the last layer's first: 25,10.",
+        "sage, vrgcn: neighbours, the last layer's first: 25,10; the last number for all that remain.",
     ),
-    ("--sizes", "method.sizes", whole_numbers, "fastgcn, ladies: nodes, the last layer's first: 512,512."),
+    (
+        "--sizes",
+        "method.sizes",
+        whole_numbers,
+        "fastgcn, ladies: nodes, the last layer's first: 512,256; the last number for all that remain.",
+    ),
     (
         "--batch-size",
         "method.batch_size",
@@ -152,6 +158,22 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     if isinstance(name, str):  # a run can be gone on with from any working folder
         tree["data"]["name"] = from_anywhere(name)
     return tree
+
+
+def check_flags_of_method(tree: dict[str, Any], options: dict[str, Any]) -> None:
+    """Raise ArgumentError for a flag whose option the method does not have."""
+    from lmc.runs.config import DEFAULTS
+    from lmc.runs.methods import understood_by
+
+    name = tree.get("method", {}).get("name", DEFAULTS["method"]["name"])
+    for flag, place, _, _ in _FLAGS:
+        section, _, key = place.partition(".")
+        value = options[_name(place)]
+        if section != "method" or value is None or name not in METHODS:
+            continue
+        if not understood_by(name, {key: value}):
+            having = [each for each in METHODS if understood_by(each, {key: value})]
+            raise ArgumentError(f"{flag} {value}: {name} has no such option; it is for {', '.join(having)}")
 
 
 def say_embedded_graph(tree: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import click
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
+from lmc.cli.settings import SEEDS_FLAG, check_flags_of_method, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
@@ -69,6 +69,8 @@ def command(
         tree = tree_of(options, method)
         if resume is None and not quiet and not as_json:
             say_embedded_graph(tree)
+        if resume is None:
+            check_flags_of_method(tree, options)
         config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
         _warn_of_unused(config, options)
         folder = resume or out or free_folder(_name(config))

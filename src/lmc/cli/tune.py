@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lmc.cli.paths import FOLDER, free_folder
-from lmc.cli.settings import settings, tree_of
+from lmc.cli.settings import check_flags_of_method, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.runs.registry import METHODS
 
@@ -53,6 +53,7 @@ def command(
     from lmc.runs.search_space import SearchSpace
 
     tree = tree_of(options, method)
+    check_flags_of_method(tree, options)
     space = SearchSpace.of(list(search), tree)
     folder = out or free_folder("tune")
     console = Console()

@@ -80,7 +80,7 @@ def load(
     >>> load("synthetic").num_classes
     10
     """
-    graph = _load(str(name_or_path), root, split)
+    graph = _load(str(checks.path("name_or_path", name_or_path)), root, split)
     if features is not None:
         if graph.num_features:
             warnings.warn(
@@ -178,7 +178,11 @@ def _is_path(name: str) -> bool:
 
 
 def _not_found(name: str, root: str | Path | None) -> str:
-    if _is_path(name) or expanded(Path(name)).exists():
+    path = expanded(Path(name))
+    if path.is_file() and {".csv", ".tsv", ".parquet"} & {*path.suffixes}:
+        rule = f"`lmc import {name} --out FOLDER`, or lmc.read_tables, makes a graph of tables"
+        return f"{name}: a table, not a graph; {rule}"
+    if _is_path(name) or path.exists():
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
     names = ["synthetic", *published.ALIASES, *published.PUBLISHED]
     near = difflib.get_close_matches(name.lower(), names, n=1)

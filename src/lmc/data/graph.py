@@ -18,7 +18,7 @@ from lmc.data.batch import Batch
 from lmc.data.edges import GivenEdges, GraphEdges, in_either_direction
 from lmc.data.made_features import Made, made_features
 from lmc.data.nodes import GivenNodes, Nodes
-from lmc.data.pyg import OF_EDGES, check_roles, to_data, union
+from lmc.data.pyg import OF_EDGES, check_data, check_roles, to_data, union
 from lmc.data.splits import MASKS, Role
 from lmc.errors import ArgumentError, GraphError
 from lmc.sparse import CSR
@@ -41,10 +41,10 @@ class Graph:
 
     Arrays are shared with the caller where their type allows it, and checked once: do not change them.
 
-    Labels are one of three kinds (`task`): integer classes (`"multiclass"`), a matrix of zeros and ones
-    (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is in no mask, or if
-    its class is -1 (in a multi-label matrix: its row) or its label is NaN; a mask loses its unlabelled
-    nodes. Only training needs labels and a training mask.
+    Labels are one of three kinds (`task`): integer classes (`"multiclass"`; False and True are 0 and 1), a
+    matrix of zeros and ones (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is
+    in no mask, or if its class is -1 (in a multi-label matrix: its row) or its label is NaN; a mask loses its
+    unlabelled nodes. Only training needs labels and a training mask.
 
     Args:
         edge_index: (2, edges) node ids, sources above targets.
@@ -201,6 +201,7 @@ class Graph:
         """
         if isinstance(data, Graph):
             raise ArgumentError("data: is an lmc.Graph already; from_pyg takes a Data or a HeteroData of PyG")
+        check_data("data", data)
         if hasattr(data, "node_types") and hasattr(data, "metadata"):
             given = hetero.arguments(data, split_idx, by_type)
         else:
@@ -234,6 +235,8 @@ class Graph:
         """
         graphs = list(graphs)
         check_roles(len(graphs), roles)
+        for i, data in enumerate(graphs):
+            check_data(f"graphs[{i}]", data)
         names = [f"graphs[{i}]." for i in range(len(graphs))]
         return cls(**union(graphs, roles, names), split=split, task=task, num_classes=num_classes)
 
@@ -420,7 +423,7 @@ class Graph:
         """The batch of any node set.
 
         Args:
-            nodes: (batch,) the graph's own node ids, each once, in any order.
+            nodes: (batch,) the graph's own node ids, each once, in any order; or a mask (nodes,).
             scale: what an estimate over these nodes is multiplied by to stand for all.
             weights: (batch,) how much each node counts in the estimate, besides `scale`, such as one over
                 its chance to be drawn; None where all count the same.

@@ -23,6 +23,14 @@ OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 OF_NODES = ("x", "y", *MASKS)
 
 
+def check_data(name: str, given: Any) -> None:
+    """Raise GraphError unless it has the edges of PyG's `Data`, or the types of its `HeteroData`."""
+    if isinstance(given, (list, tuple)):
+        raise GraphError(f"{name}: {type(given).__name__} is not one Data; Graph.from_pyg_list takes several")
+    if not any(hasattr(given, field) for field in ("edge_index", "adj_t", "node_types")):
+        raise GraphError(f"{name}: {type(given).__name__} is not a Data or a HeteroData of PyG")
+
+
 def check_roles(graphs: int, roles: Sequence[Role] | None) -> None:
     """Raise GraphError unless there is a graph, and a role for each where there are roles."""
     if graphs == 0:

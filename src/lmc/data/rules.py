@@ -234,12 +234,20 @@ def masks(given: dict[str, Tensor], num_nodes: int) -> None:
         seen[name] = mask
 
 
+def some_nodes(nodes: Any, num_nodes: int, of: str) -> Tensor:
+    """(nodes,) int64, one or more: ids, or those where a mask (all nodes,) is True; `of` says what for."""
+    given = tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
+    if given.dtype == torch.bool:
+        rule = f"a mask must be ({num_nodes},), one per node"
+        _require_shape("nodes", given, given.shape == (num_nodes,), rule)
+        given = given.nonzero()[:, 0]
+    _require_shape("nodes", given, given.ndim == 1 and given.numel() > 0, f"must be ({of},), one or more")
+    return node_ids("nodes", given, num_nodes).long()
+
+
 def node_set(nodes: Any, num_nodes: int, of: str) -> Tensor:
-    """(nodes,) int64, one or more, none twice; `of` says of what they are a set."""
-    nodes = tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
-    if nodes.ndim != 1 or nodes.numel() == 0:
-        raise GraphError(f"nodes has shape {tuple(nodes.shape)}: must be ({of},), one or more")
-    ids = node_ids("nodes", nodes, num_nodes).long()
+    """`some_nodes`, none twice; `of` says of what they are a set."""
+    ids = some_nodes(nodes, num_nodes, of)
     ascending = ids.sort().values
     twice = ascending[1:][ascending.diff() == 0]
     if twice.numel():
@@ -271,8 +279,8 @@ def labels(
 
     Args:
         y: (nodes,) integer classes; (nodes, classes) zeros and ones; or (nodes,) or
-            (nodes, targets) real numbers. (nodes, 1) classes count as (nodes,). None for no labels:
-            then every class is -1, and there are no classes.
+            (nodes, targets) real numbers. (nodes, 1) classes count as (nodes,), booleans as 0 and 1. None for
+            no labels: then every class is -1, and there are no classes.
         in_a_mask: (nodes,) bool; the labels of other nodes are only looked at where they are integers.
         task: the kind, or None to take it from the type and shape of `y`.
         num_classes: how many classes there are, or None for those that occur.
@@ -288,6 +296,7 @@ def labels(
         y = torch.full((num_nodes,), -1)
     right = y.ndim in (1, 2) and y.shape[0] == num_nodes
     _require_shape("y", y, right, f"must be ({num_nodes},) or ({num_nodes}, columns)")
+    y = y.long() if y.dtype == torch.bool else y
     if y.ndim == 2 and y.shape[1] == 1 and (task == "multiclass" or not y.is_floating_point()):
         y = y[:, 0]
     if task is None:
@@ -327,13 +336,19 @@ def _whole(y: Tensor) -> Tensor:
     return torch.where(known, y, -1).long()
 
 
-def _advise_classes(y: Tensor) -> None:
-    """Say so where targets of a regression look like classes in the wrong type."""
+def looks_like_classes(y: Tensor) -> bool:
+    """Whether targets of a regression may be classes in the wrong type: one column of small whole numbers."""
     known = y[~y.isnan()]
     if known.numel() == 0 or (y.ndim == 2 and y.shape[1] > 1):
-        return
-    low, high = float(known.min()), float(known.max())
-    if low >= -1 and high < MOST_GUESSED and bool((known.frac() == 0).all()):
+        return False
+    small = float(known.min()) >= -1 and float(known.max()) < MOST_GUESSED
+    return small and bool((known.frac() == 0).all())
+
+
+def _advise_classes(y: Tensor) -> None:
+    """Say so where targets of a regression look like classes in the wrong type."""
+    if looks_like_classes(y):
+        low, high = (float(end) for end in torch.aminmax(y[~y.isnan()]))
         warnings.warn(
             f"y: whole numbers of type {y.dtype}, {low:g} to {high:g}, are taken as targets of a regression; "
             "task='multiclass', or integers, makes them classes; task='regression' keeps them",

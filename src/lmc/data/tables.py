@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from lmc.checks import counted
+from lmc.data import rules
 from lmc.data.edges import in_both_directions
 from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
@@ -102,6 +104,9 @@ def read_tables(
     y, class_names = None, None
     if labels_table is not None:
         y, class_names = _labels(labels_table, ids, task)
+        if task is None and y.dtype.kind == "f" and y.ndim == 1:
+            _advise_classes(labels_table, y)
+            task = "regression"
     elif features_table is None:  # edges alone would not say how many nodes there are
         y = np.full(len(ids), -1)
     if splits_table is None and labels_table is not None and _named(labels_table.names, _SPLIT):
@@ -109,6 +114,8 @@ def read_tables(
     masks: dict[str, Any] = {}
     if splits_table is not None:
         masks = _masks(splits_table, ids)
+        if labels_table is not None and y is not None:
+            _say_unlabelled(splits_table, masks, y)
     elif labels_table is not None and y is not None:
         masks = _random_masks(y)
     x, feature_names = (None, None) if features_table is None else _features(features_table)
@@ -339,10 +346,33 @@ def _without_gaps(
     return np.where(values < 0, -1, np.searchsorted(codes, values)), [str(code) for code in codes]
 
 
+def _advise_classes(table: Table, y: NDArray[np.float64]) -> None:
+    """Say so where targets of a regression look like classes."""
+    if rules.looks_like_classes(torch.from_numpy(y)):
+        place = f"{table.file}: column {_label_names(table.names)[0]!r}"
+        numbers = "whole numbers with a decimal point are taken as targets of a regression"
+        advice = "--task multiclass (task='multiclass') makes them classes, --task regression keeps them"
+        warnings.warn(f"{place}: {numbers}; {advice}", stacklevel=3)
+
+
+def _say_unlabelled(table: Table, masks: dict[str, NDArray[np.bool_]], y: NDArray[Any]) -> None:
+    """Warn of nodes that the split names and that have no label: they are in no part of it."""
+    named = np.stack(list(masks.values())).any(axis=0)
+    count, of = int((named & _unlabelled(y)).sum()), counted(int(named.sum()), "node")
+    if count:
+        line = f"{table.file}: {count:,} of {of} have no label, and are left out of the split"
+        warnings.warn(line, stacklevel=3)
+
+
+def _unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """(nodes,) whether nothing is known of a node."""
+    missing = np.isnan(y) if y.dtype.kind == "f" else y == -1
+    return np.asarray(missing.reshape(len(y), -1).all(axis=1))
+
+
 def _random_masks(y: NDArray[Any]) -> dict[str, Any]:
     """A random split of the labelled nodes."""
-    missing = np.isnan(y) if y.dtype.kind == "f" else y == -1
-    labelled = np.flatnonzero(~missing.reshape(len(y), -1).all(axis=1))
+    labelled = np.flatnonzero(~_unlabelled(y))
     masks = {}
     for name, chosen in random_split(len(labelled)).items():
         masks[name] = np.zeros(len(y), dtype=np.bool_)

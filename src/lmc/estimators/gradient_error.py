@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,9 +80,7 @@ def gradient_error(
     if getattr(estimator, "model", None) is not model or estimator.graph is not graph:
         raise ArgumentError(f"{type(estimator).__name__}: not bound to this model and graph")
     parts = _parts(model)
-    batches = list(batches)
-    if not batches:
-        raise ArgumentError("batches: none is left to average over")
+    batches = _listed(batches)
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}
     with (
         untouched_statistics(model),
@@ -108,6 +107,17 @@ def gradient_error(
         bias={name: relative(name, 1, 1) for name in parts},
         variance={name: relative(name, 2, 2) for name in parts},
     )
+
+
+def _listed(batches: Any) -> list[Batch]:
+    """All of them, one or more; otherwise raises ArgumentError."""
+    if not isinstance(batches, Iterable):
+        rule = "must be a list of batches, or lmc.batches(...)"
+        raise ArgumentError(f"batches: {type(batches).__name__} is not iterable; {rule}")
+    listed = list(batches)
+    if not listed:
+        raise ArgumentError("batches: none is left to average over")
+    return listed
 
 
 def _parts(model: Model) -> dict[str, list[nn.Parameter]]:

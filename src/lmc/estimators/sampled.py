@@ -105,9 +105,10 @@ def check_numbers(name: str, given: Any, least: int) -> None:
     """Raise ArgumentError unless it is None, or a list of one number or more, each `least` or more."""
     if given is None:
         return
-    if len(checks.sequence(name, given)) == 0:
+    numbers = checks.sequence(name, given)
+    if len(numbers) == 0:
         raise ArgumentError(f"{name}=[]: must be a number for each layer, or for the last ones")
-    for place, each in enumerate(given):
+    for place, each in enumerate(numbers):
         checks.whole_number(f"{name}[{place}]", each, least)
 
 

@@ -144,7 +144,7 @@ def number(nodes: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
 
 @loop
 def _first(indices: Any, low: Any, high: Any, column: Any) -> Any:
-    """Where the entries of a column begin between two places, or would; quick where that is near the first."""
+    """Where the entries of a column begin between two places, or would; quick where it is near the first."""
     stride, top = 1, low
     while top < high and indices[top] < column:
         low, top, stride = top + 1, top + stride, 2 * stride

@@ -8,6 +8,7 @@ from torch import nn
 
 from lmc.errors import ArgumentError
 from lmc.nn.gnn import GNN, as_module
+from lmc.nn.model import Model
 from lmc.nn.pyg_options import recipe_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def from_pyg(model: BasicGNN) -> GNN:
     """
     from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+    if isinstance(model, Model):
+        raise ArgumentError("model: is an lmc model already; from_pyg takes one of PyG")
+    if isinstance(model, type):
+        raise ArgumentError(
+            f"model: {model.__name__} is a class; from_pyg takes a model, {model.__name__}(...)"
+        )
     kind = type(model).__name__
     if not isinstance(model, BasicGNN):
         names = "GCN, GraphSAGE, GIN, GAT, PNA, EdgeCNN"

@@ -66,6 +66,8 @@ class GCN(Model):
         linear_out: bool = False,
     ) -> None:
         norm = norm or "none"
+        in_features = checks.whole_number("in_features", in_features, 0)
+        out_features = checks.whole_number("out_features", out_features, 1)
         checks.whole_number("layers", layers, 1, MOST_LAYERS)
         for name, value in {"residual": residual, "linear_in": linear_in, "linear_out": linear_out}.items():
             checks.truth(name, value)

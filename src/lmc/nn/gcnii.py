@@ -79,6 +79,8 @@ class GCNII(Model):
         residual: bool = False,
         shared_weights: bool = True,
     ) -> None:
+        in_features = checks.whole_number("in_features", in_features, 0)
+        out_features = checks.whole_number("out_features", out_features, 1)
         checks.whole_number("layers", layers, 1, MOST_LAYERS)
         hidden = checks.whole_number("hidden", hidden, 1)
         if not 0 <= checks.real("alpha", alpha) <= 1:

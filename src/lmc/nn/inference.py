@@ -17,7 +17,6 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.subgraph import heard, subgraph
-from lmc.errors import GraphError
 from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of
 from lmc.nn.module_context import evaluation_mode, without_autocast
 from lmc.nn.rows import Rows
@@ -42,7 +41,8 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: A
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
         model: the model, which is left as it was.
         rows_at_once: how many nodes are computed together.
-        nodes: (any,) the nodes to predict; None for all. Of a few, only what reaches them is computed.
+        nodes: (any,) the nodes to predict, or a mask (nodes,); None for all. Of a few, only what reaches them
+            is computed.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -57,10 +57,7 @@ def predict(graph: Graph, model: Model, rows_at_once: int = 1 << 14, *, nodes: A
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
     if nodes is None:
         return _predict_all(in_type_of(model, graph), model, rows_at_once)
-    wanted = rules.tensor("nodes", list(nodes) if isinstance(nodes, range) else nodes)
-    if wanted.ndim != 1 or wanted.numel() == 0:
-        raise GraphError(f"nodes has shape {tuple(wanted.shape)}: must be (nodes,), one or more")
-    wanted = rules.node_ids("nodes", wanted, graph.num_nodes).long()
+    wanted = rules.some_nodes(nodes, graph.num_nodes, "nodes")
     around = _reaching(graph, wanted, model)
     if around is None:
         return _predict_all(in_type_of(model, graph), model, rows_at_once)[wanted]

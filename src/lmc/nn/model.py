@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lmc.data.given import check_graph
 from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
 from lmc.data.typed_adjacency import TYPED
 from lmc.errors import ArgumentError, GraphError
@@ -328,7 +329,7 @@ class Model(nn.Module):
         prediction: Tensor = self.head(list(seen) if self.jumps else seen[-1], rows)
         return prediction
 
-    def forward(self, graph: Graph) -> Tensor:
+    def forward(self, graph: Graph, *others: object) -> Tensor:
         """(nodes, out) predictions for the whole graph in one piece, differentiable by autograd.
 
         For large graphs `lmc.predict` gives the same in bounded memory. Dropout, in training mode, is
@@ -339,6 +340,10 @@ class Model(nn.Module):
         >>> lmc.GCN(graph.num_features, 16, graph.num_classes, layers=2)(graph).shape
         torch.Size([100, 10])
         """
+        if others:  # as the models of PyG are called
+            hint = "lmc.Graph.from_pyg(data) makes one"
+            raise ArgumentError(f"model: takes one lmc.Graph, not {len(others) + 1} arguments; {hint}")
+        check_graph(graph)
         nodes = torch.arange(graph.num_nodes)
         seed = int(torch.randint(1 << 62, ())) if self.training else 0
         z = self.encoder(graph.x, Rows(nodes, (seed, 0, 0)))

@@ -98,12 +98,12 @@ class SIGN(Model):
         norm: NormKind | None = "none",
         input_dropout: float = 0.0,
     ) -> None:
+        if not isinstance(graph, Widths):
+            check_graph(graph)
         hops = checks.whole_number("hops", hops, 1, MOST_LAYERS)
         hidden = checks.whole_number("hidden", hidden, 1)
         layers = checks.whole_number("layers", layers, 1, MOST_LAYERS)
         norm = norm or "none"
-        if not isinstance(graph, Widths):
-            check_graph(graph)
         if graph.num_classes == 0:
             raise ArgumentError("graph: has no labels, so the width of a prediction is not known")
         width = (hops + 1) * hidden

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lmc import checks, typed
+from lmc.data import rules
 from lmc.data.datasets import load
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
@@ -133,7 +134,8 @@ class Config:
         return models.built(self.model, in_features, out_features, degrees)
 
     def build_model_for(self, graph: Graph) -> Model:
-        """The model for a graph, in the type of its features."""
+        """The model for a graph, in the type of its features; GraphError where there are no labels."""
+        rules.trainable(graph.train_mask, graph.y, graph.task)
         model = self.build_model(graph.num_features, graph.num_classes, models.degree_histogram(graph))
         return model.to(graph.x.dtype)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -105,7 +106,14 @@ class PlainLines(Display):
 
     def __enter__(self) -> PlainLines:
         self._tidying.__enter__()
+        self._showwarning = warnings.showwarning
+        warnings.showwarning = self._warn
         return self
+
+    def _warn(self, *warning: Any, **more: Any) -> None:
+        """A warning has its own line."""
+        self._end_phase()
+        self._showwarning(*warning, **more)
 
     def on_phase(self, phase: str) -> None:
         """Say what begins; its seconds follow at its end."""
@@ -129,6 +137,7 @@ class PlainLines(Display):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        warnings.showwarning = self._showwarning
         self._tidying.__exit__(kind, error, trace)
 
     def _end_phase(self) -> None:

@@ -54,7 +54,7 @@ def fit(
     checkpoint: Checkpoint = 2,
     checkpoint_seconds: float | None = None,
     metrics: Metrics = (),
-    callbacks: Sequence[str | Callback] = (),
+    callbacks: Sequence[str | Callback] | str = (),
     out: str | Path | None = None,
     resume: bool = False,
     progress: Progress = "auto",

@@ -24,6 +24,7 @@ from lmc.runs.description import described
 from lmc.runs.environment import environment
 from lmc.runs.going_on import refusal
 from lmc.runs.metrics_file import append_metrics, write_metrics
+from lmc.runs.sections import is_in_memory
 from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
@@ -106,6 +107,18 @@ class RunFolder(Callback):
         if reason := refusal(kept, config.as_read()):
             raise ArgumentError(f"{self.folder}: {reason}")
 
+    def _check_graph(self, training: Training, state: dict[str, Any], config: Config) -> None:
+        """Raise RunError where the run in the folder is on another graph."""
+        file = self.folder / CONFIG
+        if training.is_on_graph_of(state) or not file.is_file():
+            return
+        kept, given = Config.read(file).get("data", {}).get("name"), config.data["name"]
+        which = f"{given}, which has changed" if kept == given else f"{kept}, and {given} is another graph"
+        if is_in_memory(given):  # which says no more than that
+            which = f"another graph than {training.graph}"
+        rule = "edges, features, labels and masks must be the same"
+        raise RunError(f"{self.folder}: its checkpoint is of a run on {which}; {rule}")
+
     def _hold(self) -> None:
         """Take the folder for this process; the system lets it go when the process ends, however it ends."""
         try:
@@ -126,6 +139,7 @@ class RunFolder(Callback):
             if state is None and training.options.checkpoints == 0:
                 raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
             if state is not None:
+                self._check_graph(training, state, config)
                 _restore(training, state, self.folder)
         self._config = config
         training.callbacks.append(self)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 
 import torch
@@ -54,9 +55,14 @@ def load_run(folder: str | Path, model: Model | nn.Module | str | None = None) -
     ('sage', 2, torch.Size([200, 10]))
     """
     folder = checks.path("folder", folder)
+    if not isinstance(model, (nn.Module, str, NoneType)):
+        raise ArgumentError(f"model={checks.shown(model)}: must be a model, 'module:function' or None")
     if isinstance(model, str):
         allow_own_model(model)
-    return Run(folder, read_tree(folder), model)
+    run = Run(folder, read_tree(folder), model)
+    if isinstance(model, nn.Module):
+        _ = run.model  # takes the weights now, or is refused
+    return run
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,8 @@ class Run:
         except RunError:
             raise
         except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
-            raise RunError(f"{self.folder / BEST}: not the weights of its run ({one_line(error)})") from None
+            whose = "the model that was given" if isinstance(self.given, nn.Module) else "its run"
+            raise RunError(f"{self.folder / BEST}: not the weights of {whose} ({one_line(error)})") from None
 
     @property
     def task(self) -> Task:
@@ -192,4 +199,7 @@ def _check_names(module: nn.Module, weights: dict[str, Tensor]) -> None:
     own, given = shapes_of(module), {name: value.shape for name, value in weights.items()}
     for name in [*own, *given]:
         if own.get(name) != given.get(name):
-            raise ArgumentError(f"{name}: the model and the file do not agree on its shape")
+            here, there = (
+                f"has {tuple(shapes[name])}" if name in shapes else "has none" for shapes in (own, given)
+            )
+            raise ArgumentError(f"{name}: the model {here}, the file {there}")

@@ -117,7 +117,7 @@ class Logger(Callback):
 
 
 def callbacks_of(
-    given: Sequence[str | Callback], folder: Path | None, config: Config | None = None
+    given: Sequence[str | Callback] | str, folder: Path | None, config: Config | None = None
 ) -> list[Callback]:
     """Callbacks, of which some are loggers by name.
 

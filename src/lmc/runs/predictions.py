@@ -49,6 +49,7 @@ def write_predictions(
     - multilabel: `label_0` .., 1 where the logit is positive, and `p_0` .., the sigmoid of the logits;
     - regression: `value_0` ...
 
+    Where each class has a name of its own, it takes the place of the number: `p_cat`, `label_cat`.
     Probabilities are float32, and every number reads back as it was. In an `.npz`, columns that are
     numbered here are one array (nodes, out): `probabilities`, `label` and `value`.
 
@@ -59,8 +60,8 @@ def write_predictions(
         prediction: (nodes, out) logits or values, as from `lmc.predict`.
         task: what the predictions mean: the kind of labels that the model was trained on; None for that of
             the graph.
-        nodes: (any,) the nodes that rows are of, as given to `lmc.predict`; None for all.
-        class_names: one per class; None for those of the graph.
+        nodes: (any,) the nodes that rows are of, or their mask, as given to `lmc.predict`; None for all.
+        class_names: one per class, or label; None for those of the graph.
 
     Raises:
         LMCError: the file cannot be written.
@@ -83,18 +84,17 @@ def write_predictions(
     checks.one_of("task", task, Task)
     node = np.arange(graph.num_nodes)
     if nodes is not None:
-        node = rules.node_ids("nodes", rules.tensor("nodes", nodes), graph.num_nodes).numpy()
-    if prediction.ndim != 2 or len(prediction) != len(node) or prediction.shape[1] == 0:
-        shape = tuple(prediction.shape)
-        raise ArgumentError(f"prediction has shape {shape}: must be ({len(node)}, out), a row per node")
+        node = rules.some_nodes(nodes, graph.num_nodes, "nodes").numpy()
+    _check_matrix(prediction, len(node))
     named = {} if graph.id is None else {"id": graph.id[node]}
     arrays = {"node": node, **named, "split": split_of(graph)[node], **_meaning(prediction, task)}
     names = graph.class_names if class_names is None else class_names
     if task == "multiclass" and names is not None:
         arrays = _with_names(arrays, names)
+    endings = _endings(prediction.shape[1], None if task == "regression" else names)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, arrays))
+        write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, arrays, endings))
     except OSError as error:
         raise LMCError(f"{file}: cannot be written ({one_line(error)})") from None
 
@@ -106,6 +106,13 @@ def _with_names(arrays: dict[str, Array], names: Sequence[str]) -> dict[str, Arr
     return {**arrays, "class_name": known[classes], "probabilities": probabilities}
 
 
+def _endings(width: int, names: Sequence[str] | None) -> list[str]:
+    """How the names of a matrix's columns end: with its class, where each has a name of its own."""
+    if names is not None and len(names) == len(set(names)) == width:
+        return list(names)
+    return [str(place) for place in range(width)]
+
+
 def probabilities(prediction: Tensor, task: Task = "multiclass") -> Tensor:
     """(nodes, out) of (nodes, out) logits: of each class (`"multiclass"`), or of each label (`"multilabel"`).
 
@@ -114,7 +121,19 @@ def probabilities(prediction: Tensor, task: Task = "multiclass") -> Tensor:
     """
     if checks.one_of("task", task, Task) == "regression":
         raise ArgumentError("task='regression': values have no probabilities")
+    _check_matrix(prediction)
     return prediction.softmax(dim=1) if task == "multiclass" else prediction.sigmoid()
+
+
+def _check_matrix(prediction: Any, nodes: int | None = None) -> None:
+    """Raise ArgumentError unless it is a tensor with a row per node, of a column or more."""
+    if not isinstance(prediction, Tensor):
+        raise ArgumentError(
+            f"prediction: {type(prediction).__name__} is not a tensor, such as of lmc.predict"
+        )
+    if prediction.ndim != 2 or prediction.shape[1] == 0 or nodes not in (None, len(prediction)):
+        rule = f"must be ({nodes or 'nodes'}, out), a row per node"
+        raise ArgumentError(f"prediction has shape {tuple(prediction.shape)}: {rule}")
 
 
 def check_suffix(file: Path) -> None:
@@ -165,26 +184,28 @@ def _meaning(prediction: Tensor, task: Task) -> dict[str, Array]:
     return {"label": (prediction > 0).to(torch.int8).numpy(), "probabilities": likely}
 
 
-def _columns(arrays: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+def _columns(arrays: dict[str, Array], endings: Sequence[str]) -> Iterator[tuple[str, Array]]:
     """The columns of the table, each (nodes,)."""
     for name, array in arrays.items():
         if name in _PREFIX:
-            yield from ((f"{_PREFIX[name]}_{i}", column) for i, column in enumerate(array.T))
+            named = zip(endings, array.T, strict=True)
+            yield from ((f"{_PREFIX[name]}_{ending}", column) for ending, column in named)
         else:
             yield name, array
 
 
-def _write_parquet(file: BinaryIO, arrays: dict[str, Array]) -> None:
+def _write_parquet(file: BinaryIO, arrays: dict[str, Array], endings: Sequence[str]) -> None:
     import pyarrow  # slow to import, and for this alone
     from pyarrow import parquet
 
-    table = {name: pyarrow.array(np.ascontiguousarray(column)) for name, column in _columns(arrays)}
+    columns = _columns(arrays, endings)
+    table = {name: pyarrow.array(np.ascontiguousarray(column)) for name, column in columns}
     parquet.write_table(pyarrow.table(table), file)
 
 
-def _write_csv(file: BinaryIO, arrays: dict[str, Array]) -> None:
-    columns = dict(_columns(arrays))
-    file.write(",".join(columns).encode() + b"\n")
+def _write_csv(file: BinaryIO, arrays: dict[str, Array], endings: Sequence[str]) -> None:
+    columns = dict(_columns(arrays, endings))
+    file.write(",".join(_cells(np.array(list(columns)))).encode() + b"\n")
     row = ",".join(_csv_format(column) for column in columns.values()) + "\n"
     # By ranges of rows: Python's own numbers take many times the memory of the arrays.
     for start in range(0, len(arrays["node"]), _CSV_ROWS):
@@ -206,8 +227,8 @@ def _csv_format(column: Array) -> str:
     return _CSV_FORMATS.get(column.dtype.kind, f"%.{digits}g")
 
 
-_WRITERS: dict[str, Callable[[BinaryIO, dict[str, Array]], object]] = {
+_WRITERS: dict[str, Callable[[BinaryIO, dict[str, Array], Sequence[str]], object]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,
-    ".npz": lambda opened, arrays: np.savez(opened, **arrays),  # type: ignore[arg-type]
+    ".npz": lambda opened, arrays, _: np.savez(opened, **arrays),  # type: ignore[arg-type]
 }

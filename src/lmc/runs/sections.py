@@ -56,5 +56,6 @@ def check_section(section: str, settings: Settings, of: Callable[..., Any], know
     for key, value in settings.items():
         if key == "name" and section != "training":
             continue
-        checks.one_of(f"{section}: setting", key, known)
+        owner = settings.get("name") if section in ("model", "method") else None
+        checks.one_of(f"{section}: setting" if owner is None else f"{section} {owner}: setting", key, known)
         typed.read(f"{section}.{key}", value, hints[key])

@@ -61,6 +61,8 @@ def prepare_training(
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
     check_model(model)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
     graph = in_type_of(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
@@ -294,6 +296,8 @@ class Training:
         cause = (
             f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
         )
+        if self.options.loss is not None:
+            cause = f"the function loss= may give such values; or {cause}"
         if largest > 1e4:
             cause = f"features are as large as {largest:.2g}; scale them to the order of one"
         return DivergedError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
@@ -326,16 +330,20 @@ class Training:
     def _fingerprint(self) -> str:
         return fingerprint(self.graph)
 
+    def is_on_graph_of(self, state: State) -> bool:
+        """Whether its graph is that of a state, as far as the state says which it was."""
+        return state.get("graph", "") in ("", self._fingerprint)
+
     def load_state(self, state: State) -> None:
         """Go on from the state of a run with the same options; ValueError where no such run wrote it."""
         options = self.options
         decays = options.weight_decay, options.head_weight_decay
+        if not self.is_on_graph_of(state):
+            raise ValueError("the graph has other edges, features, labels or masks")
         own = self.state()
         own["optimizer"]["state"] = moments_after_a_step(options.optimizer, self.model, options.lr, *decays)
         check_state(own, state, self.sampler.steps)
         records = typed.read("records", state["records"], list[Record], ValueError)
-        if state.get("graph", "") not in ("", self._fingerprint):
-            raise ValueError("the graph has other edges, features, labels or masks")
         if state["epoch"] > options.epochs:
             raise ArgumentError(f"epochs={options.epochs}: the run has {state['epoch']} already")
         self.epoch, self.step = state["epoch"], state["step"]

@@ -19,8 +19,8 @@ from lmc.kernels.fixed_sums import total
 MetricFunction = Callable[[Tensor, Tensor], float]
 """From (rows, out) predictions and (rows, ...) labels to a number."""
 
-Metrics = list[str] | tuple[str, ...] | Mapping[str, MetricFunction]
-"""Further metrics: names out of `METRICS`, or functions by names of one's own."""
+Metrics = str | list[str] | tuple[str, ...] | Mapping[str, MetricFunction]
+"""Further metrics: names out of `METRICS`, or one of them, or functions by names of one's own."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")  # what every logger takes
 
@@ -147,8 +147,8 @@ METRICS: dict[str, NamedMetric] = {
 }
 
 
-def check_metrics(given: Any) -> None:
-    """Raise ArgumentError unless these are metrics by name, or functions by names of one's own."""
+def checked_metrics(given: Any) -> Metrics:
+    """Metrics by name, or functions by names of one's own; otherwise raises ArgumentError."""
     if isinstance(given, Mapping):
         for name, function in given.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -157,9 +157,8 @@ def check_metrics(given: Any) -> None:
             if not callable(function):
                 rule = "must be a function of predictions and labels"
                 raise ArgumentError(f"metrics[{name!r}]={checks.shown(function)}: {rule}")
-        return
-    for name in checks.sequence("metrics", given):
-        checks.one_of("metrics", name, METRICS)
+        return dict(given)
+    return [checks.one_of("metrics", name, METRICS) for name in checks.sequence("metrics", given)]
 
 
 def metric_functions(given: Metrics, task: Task) -> dict[str, MetricFunction]:
@@ -171,11 +170,12 @@ def metric_functions(given: Metrics, task: Task) -> dict[str, MetricFunction]:
     """
     if isinstance(given, Mapping):
         return {name: _checked(name, function) for name, function in given.items()}
-    for name in given:
+    names = checks.sequence("metrics", given)
+    for name in names:
         tasks = METRICS[name].tasks
         if task not in tasks:
             raise ArgumentError(f"metrics={name!r}: is for {' and '.join(tasks)}, and the labels are {task}")
-    return {name: METRICS[name].of for name in given}
+    return {name: METRICS[name].of for name in names}
 
 
 def _checked(name: str, function: MetricFunction) -> MetricFunction:

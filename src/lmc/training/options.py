@@ -13,13 +13,13 @@ from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Init
 from lmc.estimators.losses import Loss
-from lmc.training.metrics import Metrics, check_metrics
+from lmc.training.metrics import Metrics, checked_metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 
 _LEAST_WHOLE = {
     "parts": 1,
     "parts_per_batch": 1,
-    "epochs": 0,
+    "epochs": 1,
     "seed": 0,
     "patience": 1,
     "evaluate_every": 1,
@@ -122,8 +122,9 @@ class TrainingOptions:
             object.__setattr__(self, "checkpoint", kept)
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
+        checks.one_of("partition", self.partition, PartitionMethod)
         object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
-        check_metrics(self.metrics)
+        object.__setattr__(self, "metrics", checked_metrics(self.metrics))
 
     def _is_left_out(self, name: str) -> bool:
         return getattr(self, name) is None and name in _MAY_BE_NONE

@@ -14,7 +14,7 @@ from lmc.cli import completion
 from lmc.cli.commands import lmc as program
 from lmc.data.made_features import Made
 from lmc.data.published import PUBLISHED
-from lmc.estimators.estimator import Precision
+from lmc.precision import Precision
 from lmc.estimators.lmc import Score
 from lmc.nn.activation import NormKind
 from lmc.runs.presets import PRESETS

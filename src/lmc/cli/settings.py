@@ -50,7 +50,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
     ("--norm", "model.norm", completion.NORM, "none, batch or layer; of PyG's models any norm of PyG."),
     ("--alpha", "method.alpha", completion.ALPHA, "LMC: how much new the halo takes, 0 to 1; auto finds it."),
     ("--score", "method.score", completion.SCORE, "LMC with a number alpha: x^2, 2x^2, 2x-x^2, x, 1 or sin."),
-    ("--precision", "method.precision", completion.PRECISION, "Of the histories: full or half."),
+    (
+        "--precision",
+        "training.precision",
+        completion.PRECISION,
+        "full, half for histories of 16 bits, or bf16 for products and messages, too.",
+    ),
     (
         "--fanouts",
         "method.fanouts",

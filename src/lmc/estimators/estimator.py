@@ -25,11 +25,12 @@ from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss, loss_of
-from lmc.estimators.placement import Placement, Precision
+from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
+from lmc.precision import Precision, check_precision
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
 """From a batch to an estimate of every parameter's gradient."""
@@ -157,7 +158,7 @@ class Estimator(ABC):
         check_graph(graph)
         checks.one_of("init", init, Init)
         precision = precision or self.precision
-        checks.one_of("precision", precision, Precision)
+        check_precision(precision, graph.x.dtype)
         rules.trainable(graph.train_mask, graph.y, graph.task)
         if graph.num_features == 0:
             warnings.warn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lmc.estimators.history_estimator import HistoryEstimator
-from lmc.estimators.placement import Precision
+from lmc.precision import Precision
 
 
 @dataclass

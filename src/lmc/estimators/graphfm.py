@@ -11,7 +11,7 @@ from lmc.data.batch import Batch
 from lmc.errors import ArgumentError
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
-from lmc.estimators.placement import Precision
+from lmc.precision import Precision
 
 
 @dataclass

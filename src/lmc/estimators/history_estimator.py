@@ -10,10 +10,10 @@ from lmc.estimators.estimator import Estimator, Kept
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History, Remembered
-from lmc.estimators.placement import Precision
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
+from lmc.precision import Precision
 
 
 class HistoryEstimator(Estimator):

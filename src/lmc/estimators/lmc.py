@@ -18,10 +18,10 @@ from lmc.estimators.estimator import Kept
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.mixed_halo import MixedSums, MixedValues
-from lmc.estimators.placement import Precision
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import training_mode
+from lmc.precision import Precision
 
 Mix = Literal["values", "sums"]
 MakeBeta = Callable[[], Beta]

@@ -20,8 +20,8 @@ from lmc.estimators.estimator import Reference
 from lmc.estimators.exact import exact_values
 from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.loss_reference import gradients_of_losses
-from lmc.estimators.placement import Precision
 from lmc.nn.model import LinearLayer
+from lmc.precision import Precision
 
 Importance = Literal["gradients", "uniform"]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lmc.data.graph import Graph
 from lmc.kernels.plain import wide_type
-
-Precision = Literal["full", "half", "bf16"]
-"""`"full"` computes and remembers in the features' type; `"half"` remembers in float16; `"bf16"` remembers in
-float16, and has messages and dense products in bfloat16, with sums in float32."""
+from lmc.nn.module_context import computing_in
+from lmc.precision import Precision, computed_type, remembered_type
 
 
 def in_full(values: Tensor) -> Tensor:
@@ -38,9 +36,8 @@ class Placement(NamedTuple):
     @staticmethod
     def of(graph: Graph, precision: Precision) -> Placement:
         """On the device of the graph's features."""
-        full = graph.x.dtype
-        dtype = torch.bfloat16 if precision == "bf16" else full
-        return Placement(dtype, graph.x.device, full if precision == "full" else torch.float16)
+        full, here = graph.x.dtype, graph.x.device
+        return Placement(computed_type(precision, full), here, remembered_type(precision, full))
 
     def take(self, source: Tensor, nodes: Tensor) -> Tensor:
         """(nodes, width) rows of (any, width)."""
@@ -51,12 +48,5 @@ class Placement(NamedTuple):
         return values.to(self.device, self.dtype)
 
     def computing(self) -> AbstractContextManager[None]:
-        """In this context dense products are of this type, and their weights are copied to it once.
-
-        Otherwise numbers keep their type, also within a `torch.autocast` of the caller's.
-        """
-        is_16_bit = self.dtype == torch.bfloat16
-        context: AbstractContextManager[None] = torch.autocast(
-            self.device.type, torch.bfloat16, enabled=is_16_bit
-        )
-        return context
+        """In this context dense products are of this type."""
+        return computing_in(self.dtype)

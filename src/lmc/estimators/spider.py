@@ -18,9 +18,9 @@ from lmc.estimators.estimator import Estimator, Init, Kept, LayerSizes, Referenc
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import MakeHistory, MemoryHistory
 from lmc.estimators.losses import Loss
-from lmc.estimators.placement import Precision
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
+from lmc.precision import Precision
 
 _INNER = "inner."
 

@@ -15,13 +15,14 @@ from lmc.estimators.basis import orthonormal, random_bases, random_combinations
 from lmc.estimators.estimator import Kept
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
 from lmc.estimators.low_rank import LowRank, pieces
-from lmc.estimators.placement import Precision, in_full
+from lmc.estimators.placement import in_full
 from lmc.estimators.sampled import linear_layers
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.inference import evaluating
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import training_mode, without_autocast
 from lmc.nn.rows import Rows
+from lmc.precision import Precision
 
 Basis = Literal["random", "history"]
 Bases = dict[int, Tensor]

@@ -16,12 +16,12 @@ from lmc.estimators.estimator import Kept
 from lmc.estimators.history import History, Remembered
 from lmc.estimators.history_estimator import HistoryEstimator
 from lmc.estimators.neighbor_sampling import NeighborSampling
-from lmc.estimators.placement import Precision
 from lmc.estimators.sampled import linear_layers
 from lmc.estimators.sampled_step import SampledStep
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import training_mode
+from lmc.precision import Precision
 from lmc.sparse import CSR
 
 

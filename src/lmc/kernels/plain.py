@@ -14,7 +14,7 @@ from lmc.kernels.plain_samples import pick as pick
 
 
 def wide_type(z: Tensor) -> torch.dtype:
-    """In which sums over entries of z are taken, and columns are described: float32, or float64 of float64."""
+    """In which sums over entries of z are taken, and columns described: float32, but float64 of float64."""
     return torch.float64 if z.dtype == torch.float64 else torch.float32
 
 

@@ -1,7 +1,7 @@
 """Numbers of 16 bits in loops: numba has no bfloat16, so loops read and write its words.
 
-A bfloat16 is the upper half of a float32. Loops compute in float32 and round when they store, to the nearest, of
-two that are as near to the even one, as torch does. Numbers of other types are read and stored as they are.
+A bfloat16 is the upper half of a float32. Loops compute in float32 and round when they store, to the nearest,
+and of two that are as near to the even one, as torch does. Other numbers are read and stored as they are.
 """
 
 from __future__ import annotations

@@ -59,10 +59,19 @@ def drops(module: nn.Module) -> bool:
     return isinstance(module, _DropoutNd) or isinstance(own, (float, list))
 
 
-def without_autocast() -> AbstractContextManager[None]:
-    """In this context numbers keep their type, also within `torch.autocast`, which no kernel knows."""
-    context: AbstractContextManager[None] = torch.autocast("cpu", enabled=False)
+def computing_in(dtype: torch.dtype) -> AbstractContextManager[None]:
+    """In this context dense products are of bfloat16, if that is the type, with weights copied to it once.
+
+    Otherwise numbers keep their type, also within a `torch.autocast` of the caller's.
+    """
+    is_16_bit = dtype == torch.bfloat16
+    context: AbstractContextManager[None] = torch.autocast("cpu", torch.bfloat16, enabled=is_16_bit)
     return context
+
+
+def without_autocast() -> AbstractContextManager[None]:
+    """In this context numbers keep their type."""
+    return computing_in(torch.float32)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
 from lmc.nn.model import Model
+from lmc.precision import Precision
 from lmc.runs.display import Progress, display_in_python
 from lmc.runs.folder import RunFolder
 from lmc.runs.interruption import ended_by
@@ -49,6 +50,7 @@ def fit(
     balance: Balance | None = "labels",
     batch_share: float | None = None,
     init: Init = "zero",
+    precision: Precision | None = None,
     loss: Loss | None = None,
     background: bool = True,
     checkpoint: Checkpoint = 2,
@@ -91,6 +93,8 @@ def fit(
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
+        precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
+            bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
@@ -132,6 +136,7 @@ def fit(
         balance=balance,
         batch_share=batch_share,
         init=init,
+        precision=precision,
         loss=loss,
         background=background,
         checkpoint=checkpoint,

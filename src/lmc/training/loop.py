@@ -72,9 +72,10 @@ def prepare_training(
     sampler = estimator.make_sampler(graph, replace(options.batches, choice=choice))
     for callback in callbacks:
         callback.on_phase("preparing the model")
-    check_memory(graph, model, estimator, sampler)
-    outside = ever_outside(sampler)
-    estimator.bind(model, graph, options.init, options.loss, options.seed, outside=outside)
+    precision = options.precision or estimator.precision
+    check_memory(graph, model, estimator, sampler, precision)
+    given = (options.init, options.loss, options.seed)
+    estimator.bind(model, graph, *given, outside=ever_outside(sampler), precision=precision)
     return Training(graph, model, estimator, sampler, options, callbacks)
 
 
@@ -269,7 +270,8 @@ class Training:
         metrics: dict[str, float] = {}
         further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
-            prediction = predict(self.graph, self.model)
+            precision = options.precision or self.estimator.precision
+            prediction = predict(self.graph, self.model, precision=precision)
             metrics = evaluate(self.graph, prediction)
             further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None

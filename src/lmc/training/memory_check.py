@@ -14,14 +14,17 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
 from lmc.nn.model import Model, layer_widths
+from lmc.precision import Precision, computed_type, remembered_type
 from lmc.training.memory_need import need
 
 
 class RunNeeds:
     """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
 
-    def __init__(self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int) -> None:
-        self.graph, self.model, self.estimator = graph, model, estimator
+    def __init__(
+        self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int, precision: Precision
+    ) -> None:
+        self.graph, self.model, self.estimator, self.precision = graph, model, estimator, precision
         self.remembered_nodes = remembered_nodes
         self.layer_widths = layer_widths(model, graph)
         self.widths = [layer.boundary for layer in self.layer_widths]
@@ -30,7 +33,7 @@ class RunNeeds:
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
         """Histories, and a step on a batch with this many nodes, neighbours outside, and messages."""
-        itemsize = self.graph.x.element_size()
+        itemsize = self.step_itemsize
         return need(
             self.widths,
             self.graph.num_features,
@@ -51,7 +54,7 @@ class RunNeeds:
         Each of these is there as value and derivative, and once more while it is computed; blocks are there
         forth and back, and those of the next batch meanwhile.
         """
-        itemsize, every = self.graph.x.element_size(), self.graph.num_nodes
+        itemsize, every = self.step_itemsize, self.graph.num_nodes
         rows = sizes[-1].members * self.graph.num_features
         for size, width in zip(sizes, reversed(self.layer_widths), strict=True):
             rows += 3 * (size.members * width.message + size.nodes * (width.received + width.boundary))
@@ -62,7 +65,12 @@ class RunNeeds:
     @property
     def history_itemsize(self) -> int:
         """Bytes of a number in the histories."""
-        return 2 if self.estimator.precision == "half" else self.graph.x.element_size()
+        return remembered_type(self.precision, self.graph.x.dtype).itemsize
+
+    @property
+    def step_itemsize(self) -> int:
+        """Bytes of a number in a step."""
+        return computed_type(self.precision, self.graph.x.dtype).itemsize
 
     @property
     def whole(self) -> int:
@@ -82,11 +90,14 @@ class RunNeeds:
         return self.bytes_for(nodes, min(messages, self.graph.num_nodes - nodes), messages)
 
 
-def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Sampler) -> None:
+def check_memory(
+    graph: Graph, model: Model, estimator: Estimator, sampler: Sampler, precision: Precision
+) -> None:
     """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
     free = memory_use.free()
     outside = ever_outside(sampler)
-    needs = RunNeeds(graph, model, estimator, graph.num_nodes if outside is None else len(outside))
+    remembered = graph.num_nodes if outside is None else len(outside)
+    needs = RunNeeds(graph, model, estimator, remembered, precision)
     if free is None:
         return
     if sizes := estimator.expected_sizes(graph, model):
@@ -103,7 +114,7 @@ def check_memory(graph: Graph, model: Model, estimator: Estimator, sampler: Samp
         clusters, (size, most) = sampler.clusters, sampler.largest
     if clusters is None:  # each step is one over the whole graph
         given, needed = type(estimator).__name__, needs.whole
-        needs = RunNeeds(graph, model, LMC(), graph.num_nodes)  # what the error will advise
+        needs = RunNeeds(graph, model, LMC(), graph.num_nodes, precision)  # what the error will advise
     else:
         given, needed = f"{size}={most}", needs.largest(clusters, most)
     if needed > free:

@@ -13,6 +13,7 @@ from lmc.batching.samplers import BatchOptions
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Init
 from lmc.estimators.losses import Loss
+from lmc.precision import Precision
 from lmc.training.metrics import Metrics, checked_metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
 
@@ -69,6 +70,8 @@ class TrainingOptions:
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
+        precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
+            bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept where the run is kept: `"none"`, `"last"`, or a number.
@@ -98,6 +101,7 @@ class TrainingOptions:
     balance: Balance | None = "labels"
     batch_share: float | None = None
     init: Init = "zero"
+    precision: Precision | None = None
     loss: Loss | None = None
     background: bool = True
     checkpoint: Checkpoint = 2
@@ -123,6 +127,8 @@ class TrainingOptions:
         if self.loss is not None and not callable(self.loss):
             raise ArgumentError(f"loss={self.loss!r}: must be a function of predictions and labels, or None")
         checks.one_of("partition", self.partition, PartitionMethod)
+        if self.precision is not None:
+            checks.one_of("precision", self.precision, Precision)
         object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
         object.__setattr__(self, "metrics", checked_metrics(self.metrics))
 

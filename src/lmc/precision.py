@@ -1,0 +1,54 @@
+"""Precision: how many bits numbers have, where they are computed and where they are remembered."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import torch
+
+from lmc import checks
+from lmc.errors import ArgumentError
+
+Precision = Literal["full", "half", "bf16"]
+"""`"full"` computes and remembers in the features' type. `"half"` remembers in float16. `"bf16"` does so too,
+and has messages and dense products in bfloat16, with sums, statistics, losses and parameters in float32."""
+
+
+def computed_type(precision: Precision, full: torch.dtype) -> torch.dtype:
+    """Of messages and dense products, where features are of the type `full`.
+
+    >>> computed_type("bf16", torch.float32), computed_type("half", torch.float32)
+    (torch.bfloat16, torch.float32)
+    """
+    return torch.bfloat16 if precision == "bf16" else full
+
+
+def remembered_type(precision: Precision, full: torch.dtype) -> torch.dtype:
+    """Of histories, where features are of the type `full`.
+
+    >>> remembered_type("bf16", torch.float32), remembered_type("full", torch.float32)
+    (torch.float16, torch.float32)
+    """
+    return full if precision == "full" else torch.float16
+
+
+def check_precision(precision: Precision, full: torch.dtype) -> None:
+    """Raise ArgumentError unless it is one for features of the type `full`; warn where it will be slow."""
+    checks.one_of("precision", precision, Precision)
+    if precision != "bf16":
+        return
+    if full != torch.float32:
+        rule = "must be float32 for that, which graph.to(torch.float32) makes them"
+        raise ArgumentError(f"precision='bf16': features are of {full}; they {rule}")
+    if not has_bf16_instructions():
+        warnings.warn(
+            "precision='bf16': this processor has no instructions for it: 'full' is faster",
+            stacklevel=3,
+        )
+
+
+def has_bf16_instructions() -> bool:
+    """Whether this processor multiplies bfloat16 by itself."""
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))

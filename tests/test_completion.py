@@ -14,9 +14,9 @@ from lmc.cli import completion
 from lmc.cli.commands import lmc as program
 from lmc.data.made_features import Made
 from lmc.data.published import PUBLISHED
-from lmc.precision import Precision
 from lmc.estimators.lmc import Score
 from lmc.nn.activation import NormKind
+from lmc.precision import Precision
 from lmc.runs.presets import PRESETS
 from lmc.runs.registry import METHODS, MODELS
 from lmc.training.optimizers import OPTIMIZERS, SCHEDULERS

@@ -126,7 +126,7 @@ def test_what_cannot_be_is_one_line():
     with pytest.raises(lmc.ArgumentError, match="precision='bf61': must be one of full, half, bf16"):
         lmc.LMC().bind(model, GRAPH, precision="bf61")
     double = GRAPH.to(torch.float64)
-    with pytest.raises(lmc.ArgumentError, match="features are of torch.float64; they must be float32"):
+    with pytest.raises(lmc.ArgumentError, match=r"features are of torch\.float64; they must be float32"):
         lmc.LMC().bind(model.double(), double, precision="bf16")
 
 

@@ -232,7 +232,7 @@ def test_callbacks_can_stop(graph):
         ({"batch_share": 0}, "batch_share=0: must be above 0 and at most 1"),
         ({"batch_share": "half"}, "batch_share='half': must be a number"),
         ({"batch_share": 0.5, "parts_per_batch": 2}, "batch_share=0.5: parts_per_batch=2 also says"),
-        ({"parts": 4, "epochs": -1}, "epochs=-1: must be 0 or more"),
+        ({"parts": 4, "epochs": -1}, "epochs=-1: must be 1 or more"),
         ({"parts": 4, "lr": float("nan")}, "lr=nan: must be a number"),
         ({"parts": 4, "lr": -1.0}, "lr=-1.0: must be 0 or more"),
         ({"parts": 4, "optimizer": "adan"}, "did you mean 'adam'"),

@@ -14,6 +14,7 @@ from lmc.cli import (
     compare,
     completion,
     demo,
+    doctor,
     import_tables,
     inspect,
     paper,
@@ -34,5 +35,18 @@ def lmc(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for module in (train, compare, tune, demo, predict, import_tables, inspect, report, bench, paper, completion):
+for module in (
+    train,
+    compare,
+    tune,
+    demo,
+    predict,
+    import_tables,
+    inspect,
+    report,
+    bench,
+    paper,
+    doctor,
+    completion,
+):
     lmc.add_command(module.command)

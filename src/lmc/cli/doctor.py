@@ -1,0 +1,55 @@
+"""`lmc doctor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lmc.cli.paths import FILE
+
+SIGNS = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "-"}
+
+
+@click.command("doctor")
+@click.option("--out", type=FILE, default=None, help="Keep what was found as JSON, for a report of a fault.")
+@click.pass_context
+def command(context: click.Context, out: Path | None) -> None:
+    """Say what this machine has, and check that everything works on it; ends with 1 if something does not.
+
+    Every kernel is compared with its plain twin, a step of every method with the same step by plain kernels;
+    then follow a short training, and the time of an epoch beside PyG's.
+    """
+    import json
+
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+    from rich.table import Table
+
+    from lmc.bench import doctor
+    from lmc.files import write_atomically
+
+    console = Console()
+    facts = doctor.facts()
+    machine = Table("", "this machine", show_edge=False)
+    for name, value in facts.items():
+        machine.add_row(name, "none" if value is None else str(value))
+    console.print(machine)
+    table = Table("check", "", "found", "s", show_edge=False)
+    found = list[doctor.Finding]()
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True) as bar:
+        task = bar.add_task("first check")
+        for finding in doctor.findings():
+            found.append(finding)
+            bar.update(task, description=finding.name)
+            seconds = f"{finding.seconds:.1f}"
+            table.add_row(finding.name, SIGNS[finding.passed], finding.detail, seconds)
+    console.print(table)
+    failed = sum(finding.passed is False for finding in found)
+    console.print(f"{failed} of {len(found)} checks failed" if failed else f"all {len(found)} checks passed")
+    if out is not None:
+        checks = [finding._asdict() for finding in found]
+        text = json.dumps({"machine": facts, "checks": checks}, indent=1)
+        write_atomically(out, lambda file: file.write(text.encode()))
+        console.print(str(out), soft_wrap=True)
+    context.exit(min(failed, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cache
 from itertools import chain, count, islice, pairwise
@@ -28,10 +28,17 @@ COARSE = BatchOptions(parts=80, parts_per_batch=40)
 
 
 class TimedRow(NamedTuple):
-    """What takes turns: an epoch to be timed, and how accurate the model is on the validation nodes."""
+    """What takes turns.
+
+    Attributes:
+        epoch: what is timed.
+        accuracy: of the model as it is, on the validation nodes.
+        begin_anew: forgets the batch that was built ahead, which is memory of a step.
+    """
 
     epoch: Callable[[], None]
     accuracy: Callable[[], float] = lambda: math.nan
+    begin_anew: Callable[[], None] = lambda: None
 
 
 def own(
@@ -54,7 +61,15 @@ def own(
     estimator.bind(model, graph, outside=ever_outside(sampler))
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None
-    coming = lmc.prefetch(chain.from_iterable(map(sampler.epoch, count())), estimator.prepare)
+
+    def batches_ahead() -> Iterator[lmc.Batch]:
+        return lmc.prefetch(chain.from_iterable(map(sampler.epoch, count())), estimator.prepare)
+
+    coming = batches_ahead()
+
+    def begin_anew() -> None:
+        nonlocal coming
+        coming = batches_ahead()
 
     def epoch() -> None:
         model.train()
@@ -65,7 +80,7 @@ def own(
         if scheduler is not None:
             scheduler.step()
 
-    return TimedRow(epoch, lambda: evaluate(graph, lmc.predict(graph, model))["val"])
+    return TimedRow(epoch, lambda: evaluate(graph, lmc.predict(graph, model))["val"], begin_anew)
 
 
 @cache

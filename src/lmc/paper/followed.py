@@ -19,8 +19,8 @@ from lmc.nn.model import Model
 from lmc.nn.module_context import untouched_statistics
 
 GAP = 7
-"""From a step that is looked at to the next: no divisor of SPIDER's q, nor a multiple, so that steps soon after
-a large batch and long after it are looked at alike."""
+"""From a step that is looked at to the next: no divisor of SPIDER's q, nor a multiple, so that steps soon
+after a large batch and long after it are looked at alike."""
 
 
 class Point(NamedTuple):

@@ -185,8 +185,9 @@ def _by_goal(found: Mapping[str, Curves], first: float) -> ResultTable:
     for name, curves in found.items():
         needed = [min(curve.until(first / goal) for curve in curves.values()) for goal in GOALS]
         thousands = [None if nodes == np.inf else nodes / 1e3 for nodes in needed]
-        rows.append([name, *thousands, slope(curves, first), THEOREMS.get(name)])
-    heads = ["method", *(f"to 1/{goal}" for goal in GOALS), "power of 1/ε", "theorem's"]
+        lowest = f"{min(min(curve.reached) for curve in curves.values()):.4f}"
+        rows.append([name, *thousands, lowest, slope(curves, first), THEOREMS.get(name)])
+    heads = ["method", *(f"to 1/{goal}" for goal in GOALS), "lowest ε", "power of 1/ε", "theorem's"]
     return ResultTable(f"Thousand nodes until the mean ||∇L|| is a part of {first:.3f}", heads, rows)
 
 
@@ -199,13 +200,14 @@ def _envelopes(found: Mapping[str, Curves], first: float) -> Chart:
 
 
 def _norms(found: Mapping[str, Curves]) -> Chart:
-    """The norm itself, at the smallest batches, the largest rate and the larger q."""
+    """The norm itself, smoothed, at the smallest batches, the largest rate and the larger q."""
     lines = []
     for number, (name, curves) in enumerate(found.items()):
         every = EVERY[-1] if name.startswith("SPIDER") else None
         curve = curves.get(Setting(SIZES[0], every, RATES[0]))
         if curve is not None:
-            lines.append(Line(name, Style.of(number), curve.visited, curve.norms))
+            visited, norms = (_blocks(values) for values in (curve.visited, curve.norms))
+            lines.append(Line(name, Style.of(number), visited, norms))
     return Chart(
         "nodes visited",
         "norm of the full gradient",
@@ -213,3 +215,9 @@ def _norms(found: Mapping[str, Curves]) -> Chart:
         decades=True,
         title=f"rate {RATES[0]:g}, {SIZES[0]} of {PARTS} clusters, q = {EVERY[-1]}",
     )
+
+
+def _blocks(values: Sequence[float]) -> list[float]:
+    """The means of up to twenty-five consecutive parts."""
+    parts = np.array_split(np.array(values, dtype=float), min(25, len(values)))
+    return [float(part.mean()) for part in parts]

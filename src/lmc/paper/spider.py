@@ -103,7 +103,8 @@ def _add_bias(outcome: Outcome, name: str, graph: Graph, scale: Scale) -> None:
     outcome.tables.append(ResultTable(title, heads, rows, digits=3))
     outcome.differences.append(
         f"Bias: a GCN of {LAYERS} x {HIDDEN} without dropout and norm. All rows are measured at the same"
-        f" points of one training by LMC, over ||∇L||, as means over {MOST_BATCHES} batches of the next epoch."
+        f" points of one training by LMC, over ||∇L||, as means over {MOST_BATCHES} batches of the epoch"
+        " after."
     )
     last = ", ".join(f"{method} {biases[method][-1]:.2f}" for method in biases)
     outcome.findings.append(f"{name}, bias after {marks[-1]} epochs: {last}.")

@@ -72,7 +72,7 @@ Curves = Mapping[Setting, Curve]
 
 def rates(scale: Scale, outcome: Outcome) -> None:
     """Trainings by plain SGD with constant rates, over a grid; the best of them for every ε."""
-    graph, epochs = synthetic(nodes=1000, features=16, classes=4), scale.epochs_of(150)
+    graph, epochs = synthetic(nodes=1000, features=16, classes=4), scale.epochs_of(120)
     seeds, tried = scale.seeds(1), RATES[:1] if scale.quick else RATES
     outcome.settings["rates"] = {
         "graph": repr(graph),
@@ -117,8 +117,8 @@ def slope(curves: Curves, first: float) -> float | None:
 
     Of twelve ε, from a half of the first norm to the lowest that is reached.
 
-    >>> curve = Curve([4, 16, 64], [0.5, 0.25, 0.125], [0.5, 0.25, 0.125])
-    >>> round(slope({Setting(1, None, 0.1): curve}, 1.0), 1)
+    >>> norms = [nodes**-0.5 for nodes in range(4, 400)]
+    >>> round(slope({Setting(1, None, 0.1): Curve([*range(4, 400)], norms, norms)}, 1.0), 1)
     2.0
     """
     goals, nodes = envelope(curves, first)

@@ -25,7 +25,9 @@ from lmc.estimators.vjp import Computed
 pytestmark = pytest.mark.usefixtures("_either_kernels")
 
 
-@pytest.mark.parametrize("estimator", ["GAS", "GraphFM", "LMC", "LMC alpha 0", "LMC alpha 1", "MVSGNN"])
+@pytest.mark.parametrize(
+    "estimator", ["GAS", "GraphFM", "LMC", "LMC alpha 0", "LMC alpha 1", "MVSGNN", "TOP history"]
+)
 def test_halo_rows_reach_no_parameter(estimator):
     """No node of the batch is labelled, so its rows give nothing to the last layer and the head.
 
@@ -58,7 +60,8 @@ def test_a_batch_without_labels_has_a_loss_of_zero(estimator):
 def test_only_batch_rows_are_written_but_graphfm_writes_the_halo():
     graph, model = graph_of("undirected"), gcn(3)
     batch = graph.batch([0, 1, 2, 3])
-    for estimator in (lmc.GAS(), lmc.GraphFM(), lmc.LMC(alpha=1, score="1"), lmc.MVSGNN()):
+    top = lmc.TOP(rank=4, basis="history")
+    for estimator in (lmc.GAS(), lmc.GraphFM(), lmc.LMC(alpha=1, score="1"), lmc.MVSGNN(), top):
         bound(estimator, model, graph)
         before = {name: values.clone() for name, values in estimator.state_dict().items()}
         with torch.no_grad():

@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 
 import lmc
+from lmc.training.memory_check import RunNeeds
 from lmc.training.memory_need import Need, need
 
 WIDTHS, FEATURES, NODES = [256, 256, 40], 128, 169_343
@@ -45,6 +48,29 @@ def test_estimates_of_a_computed_halo_are_near_the_measured_peaks(nodes, halo, m
     assert estimate > need(*given, messages=messages).step / 1e6 or nodes > halo
 
 
+# The same of TOP, whose steps read no halo.
+MAPPED = [(21_168, [64, 64], 268), (21_168, [256, 256], 367), (84_672, [64, 64], 978)]
+
+
+@pytest.mark.parametrize(("nodes", "ranks", "megabytes"), MAPPED)
+def test_estimates_of_a_halo_that_is_a_map_are_near_the_measured_peaks(nodes, ranks, megabytes):
+    estimate = need(WIDTHS, FEATURES, nodes, 36_000, NODES, ranks=ranks).step
+    assert estimate / 1e6 == pytest.approx(megabytes, rel=0.17)
+    assert estimate == need(WIDTHS, FEATURES, nodes, 0, NODES, ranks=ranks).step
+
+
+@pytest.mark.parametrize("on_top", [lambda inner: inner, lmc.Spider])
+def test_bases_are_kept_of_every_node(on_top):
+    graph = lmc.synthetic(nodes=50, classes=4, features=6)
+    model = lmc.GCN(6, 8, 4, layers=3)
+    given = (model.widths(graph)[:-1], 6, 10, 5, 50)
+    for estimator, remembered, ranks in ((lmc.GAS(), 20, []), (lmc.TOP(7), 50, [7, 7])):
+        needs = RunNeeds(graph, model, on_top(estimator), remembered_nodes=20, precision="full")
+        kept = sum(ranks) if ranks else 2 * 8
+        expected = need(*given, kept=kept, messages=30, remembered_nodes=remembered, ranks=ranks)
+        assert needs.bytes_for(10, 5, 30) == expected.total
+
+
 def paper(**options):
     """The paper's method, whose histories are of values."""
     return lmc.LMC(alpha=0.4, **options)
@@ -53,7 +79,7 @@ def paper(**options):
 @pytest.mark.parametrize("hidden", [[], [7], [7, 5, 3]])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("precision", ["full", "half"])
-@pytest.mark.parametrize("kind", [lmc.LMC, paper, lmc.GAS])
+@pytest.mark.parametrize("kind", [lmc.LMC, paper, lmc.GAS, lmc.TOP, partial(lmc.TOP, basis="history")])
 def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
     data = lmc.synthetic(nodes=50, classes=4, features=6).to_pyg()
     data.x = data.x.to(dtype)
@@ -64,7 +90,7 @@ def test_histories_are_those_of_the_estimators(hidden, dtype, precision, kind):
     expected = sum(
         values.numel() * values.element_size()
         for name, values in estimator.state_dict().items()
-        if name.startswith(("embeddings", "auxiliaries"))
+        if name.startswith(("embeddings", "auxiliaries", "bases"))
     )
     estimate = need(
         model.widths(graph)[:-1],

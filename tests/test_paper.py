@@ -9,7 +9,7 @@ import pytest
 import lmc
 from commands import called
 from lmc.batching.samplers import BatchOptions
-from lmc.paper import batch_size, methods, numbers
+from lmc.paper import batch_size, methods, numbers, variance
 from lmc.paper.experiments import EXPERIMENTS
 from lmc.paper.figures import epoch_chart
 from lmc.paper.outcome import MeanOfRuns, Outcome, ResultTable
@@ -114,7 +114,7 @@ def test_the_learning_rate_is_the_one_that_is_best_on_average():
 
 def test_methods_are_measured_at_the_same_points_of_one_training():
     graph = lmc.synthetic(nodes=240, features=6, classes=4)
-    found = errors_along(graph, 12, 3, (1, 2))
+    found = errors_along(graph, 12, 3, (1, 2), variance.methods(), variance.GROUPS)
     assert list(found) == [1, 2]
     for at in found.values():
         default = at.by_method["LMC, β found"]

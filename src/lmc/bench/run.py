@@ -38,52 +38,92 @@ def _by_name(name: str, **options: Any) -> Make:
     return partial(rows.own, estimator=method.load()(), make_model=model, **options)
 
 
+# Rows that take turns are alive at the same time: a group has as many as fit in memory, beside the row of PyG
+# that it begins with.
 QUICK: dict[str, Make] = {
     tables.PYG: rows.pyg,
+    tables.PYG_KEEPING: rows.pyg_keeping_buffers,
     tables.FULL_BATCH: partial(rows.own, estimator=lmc.FullBatch()),
     tables.LMC_COARSE: partial(rows.own, estimator=ALPHA_0, batches=COARSE),
     "LMC 80/40, alpha 0, PyG's GCN wrapped": partial(
         rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.wrapped_gcn
     ),
     "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
-    "LMC 80/10": partial(rows.own, estimator=lmc.LMC(), batches=MIDDLE),
+    tables.LMC_MIDDLE_HALF: partial(rows.own, estimator=ALPHA_0, batches=MIDDLE, precision="half"),
+    tables.LMC_MIDDLE: partial(rows.own, estimator=lmc.LMC(), batches=MIDDLE),
     tables.FLOOR: rows.products,
 }
 # Every training method with its default options: on the same clusters, or on batches of its own.
 ON_CLUSTERS = [name for name in TRAINING_METHODS if METHODS[name].clusters]
 ON_OWN_BATCHES = [name for name in TRAINING_METHODS if not METHODS[name].clusters and name != "gd"]
-EPOCHS: dict[str, Make] = QUICK | {
+SAME_CLUSTERS: dict[str, Make] = {
+    tables.PYG: rows.pyg,
     tables.LMC_SINGLE: partial(rows.own, estimator=ALPHA_0, batches=SINGLE),
     "LMC 80/40, alpha 1": partial(rows.own, estimator=lmc.LMC(alpha=1, score="1"), batches=COARSE),
     **{
         f"{METHODS[name].title} 80/40": partial(rows.own, estimator=METHODS[name].load()(), batches=COARSE)
         for name in ON_CLUSTERS
     },
-    **{METHODS[name].title: _by_name(name) for name in ON_OWN_BATCHES},
-    "neighbour sampling in PyG": pyg_neighbors,
     "preparation": rows.preparation,
 }
+OWN_BATCHES: dict[str, Make] = {
+    tables.PYG: rows.pyg,
+    **{METHODS[name].title: _by_name(name) for name in ON_OWN_BATCHES},
+    "neighbour sampling in PyG": pyg_neighbors,
+}
 GCNII: dict[str, Make] = {
-    tables.PYG_GCNII: partial(rows.pyg, architecture="gcnii"),
+    "PyG full batch, GCNII": partial(rows.pyg, architecture="gcnii"),
     "LMC 80/40, alpha 0, GCNII": partial(rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.gcnii),
 }
-MEMORY = (tables.LMC_SINGLE, "LMC 80/10, alpha 0", "LMC 80/10", tables.LMC_COARSE, tables.FULL_BATCH)
+MORE_OF_LMC: dict[str, Make] = {
+    tables.PYG: rows.pyg,
+    tables.LMC_COARSE: QUICK[tables.LMC_COARSE],
+    tables.COARSE_BF16: partial(rows.own, estimator=ALPHA_0, batches=COARSE, precision="bf16"),
+    "LMC 80/10, alpha 0": QUICK["LMC 80/10, alpha 0"],
+    tables.MIDDLE_BF16: partial(rows.own, estimator=ALPHA_0, batches=MIDDLE, precision="bf16"),
+    tables.LMC_MIDDLE: QUICK[tables.LMC_MIDDLE],
+    # Small steps alone: no epoch that is timed has another large batch.
+    tables.SPIDER: partial(
+        rows.own, estimator=lmc.Spider(lmc.LMC(), every=1_000_000, large=10), batches=MIDDLE
+    ),
+}
+GROUPS = {
+    **{"GCN": QUICK, "same clusters": SAME_CLUSTERS, "own batches": OWN_BATCHES},
+    **{"more of LMC": MORE_OF_LMC, "GCNII": GCNII},
+}
+MEMORY = (
+    tables.LMC_SINGLE,
+    "LMC 80/10, alpha 0",
+    tables.LMC_MIDDLE_HALF,
+    tables.MIDDLE_BF16,
+    tables.LMC_MIDDLE,
+    tables.LMC_COARSE,
+    tables.COARSE_BF16,
+    tables.GAS_COARSE,
+    tables.TOP_COARSE,
+    tables.FULL_BATCH,
+)
 GROWTH: dict[str, Job] = {
-    str(nodes): (EPOCHS[tables.LMC_COARSE], partial(lmc.synthetic, nodes))
+    str(nodes): (QUICK[tables.LMC_COARSE], partial(lmc.synthetic, nodes))
     for nodes in (100_000, 300_000, 1_000_000)
 }
 _fine = partial(rows.own, batches=FINE, decay_over=20)
-ACCURACY: dict[str, tuple[Make, int]] = {  # and the epochs
-    tables.PYG: (rows.pyg, 60),
-    tables.FULL_BATCH: (EPOCHS[tables.FULL_BATCH], 60),
-    "LMC 80/10, alpha 0": (EPOCHS["LMC 80/10, alpha 0"], 40),
-    "LMC 1280/80, alpha 0, cosine": (partial(_fine, estimator=ALPHA_0), 20),
-    **{
-        f"{METHODS[name].title} 1280/80, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
-        for name in ON_CLUSTERS
+ACCURACY: list[dict[str, tuple[Make, int]]] = [  # and the epochs
+    {
+        tables.PYG: (rows.pyg, 60),
+        tables.FULL_BATCH: (QUICK[tables.FULL_BATCH], 60),
+        "LMC 80/10, alpha 0": (QUICK["LMC 80/10, alpha 0"], 40),
+        "LMC 1280/80, alpha 0, cosine": (partial(_fine, estimator=ALPHA_0), 20),
+        **{
+            f"{METHODS[name].title} 1280/80, cosine": (partial(_fine, estimator=METHODS[name].load()()), 20)
+            for name in ON_CLUSTERS
+        },
     },
-    **{f"{METHODS[name].title}, cosine": (_by_name(name, decay_over=20), 20) for name in ON_OWN_BATCHES},
-}
+    {
+        tables.PYG: (rows.pyg, 60),
+        **{f"{METHODS[name].title}, cosine": (_by_name(name, decay_over=20), 20) for name in ON_OWN_BATCHES},
+    },
+]
 
 
 def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | None) -> dict[str, Any]:
@@ -94,15 +134,17 @@ def bench(data: str, root: str | None, rounds: int, quick: bool, out: Path | Non
     load: Load = partial(lmc.load, data, root)
     result: dict[str, Any] = {"data": data, "machine": environment()}
     # One group after the other: together they would not fit in memory.
-    epochs = QUICK if quick else EPOCHS
-    result["seconds"] = seconds_of(_on(epochs, load), rounds, "GCN", console)
-    in_memory = _on({name: epochs[name] for name in MEMORY if name in epochs}, load)
+    groups = {"GCN": QUICK} if quick else GROUPS
+    result["seconds"] = [
+        seconds_of(_on(group, load), rounds, title, console) for title, group in groups.items()
+    ]
+    makes = {name: make for group in groups.values() for name, make in group.items()}
+    in_memory = _on({name: makes[name] for name in MEMORY if name in makes}, load)
     result["peak_bytes"] = peaks_of(in_memory, "memory of a step", console)
     result["process_bytes"] = process_peaks_of(in_memory, "process peak", console)
     if not quick:
-        result["seconds"] |= seconds_of(_on(GCNII, load), rounds, "GCNII", console)
         result["growth"] = seconds_of(GROWTH, rounds, "growth", console)
-        result["curves"] = _curves(load, console)
+        result["curves"] = [_curves(group, load, console) for group in ACCURACY]
     for table in tables.of(result):
         console.print(table)
     if out is not None:
@@ -160,13 +202,15 @@ def process_peaks_of(jobs: dict[str, Job], title: str, console: Console) -> dict
     return peaks
 
 
-def _curves(load: Load, console: Console) -> dict[str, list[tuple[float, float]]]:
+def _curves(
+    group: dict[str, tuple[Make, int]], load: Load, console: Console
+) -> dict[str, list[tuple[float, float]]]:
     """(seconds so far, validation accuracy) of every row after each epoch, in turns."""
-    curves: dict[str, list[tuple[float, float]]] = {name: [] for name in ACCURACY}
-    with _workers({name: (make, load) for name, (make, _) in ACCURACY.items()}) as workers:
-        for epoch in track(range(ACCURACY[tables.PYG][1]), "accuracy", console=console):
+    curves: dict[str, list[tuple[float, float]]] = {name: [] for name in group}
+    with _workers({name: (make, load) for name, (make, _) in group.items()}) as workers:
+        for epoch in track(range(group[tables.PYG][1]), "accuracy", console=console):
             for name, worker in workers.items():
-                if epoch < ACCURACY[name][1]:
+                if epoch < group[name][1]:
                     before = curves[name][-1][0] if curves[name] else 0.0
                     seconds = worker.ask("epoch")
                     curves[name].append((before + seconds, worker.ask("accuracy")))

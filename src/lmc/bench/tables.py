@@ -14,11 +14,16 @@ from lmc.errors import ArgumentError
 from lmc.files import one_line, read_text_bytes
 
 PYG, FLOOR = "PyG full batch", "products alone (80/40)"
-PYG_GCNII = "PyG full batch, GCNII"
 FULL_BATCH = "full batch"
 LMC_COARSE, LMC_SINGLE = "LMC 80/40, alpha 0", "LMC 80/1, alpha 0"
+LMC_MIDDLE, SPIDER = "LMC 80/10", "LMC 80/10, SPIDER's small steps"
+PYG_KEEPING, LMC_MIDDLE_HALF = "PyG full batch, our malloc", "LMC 80/10, alpha 0, half"
+COARSE_BF16, MIDDLE_BF16 = "LMC 80/40, alpha 0, bf16", "LMC 80/10, alpha 0, bf16"
+CLUSTER_COARSE, GAS_COARSE, TOP_COARSE = "Cluster-GCN 80/40", "GAS 80/40", "TOP 80/40"
 
 Curve = list[tuple[float, float]]
+Seconds = dict[str, list[float]]
+"""Of rows that took turns, round by round; the first of them is what the others are measured by."""
 
 GOALS = {
     FULL_BATCH: 0.30,
@@ -27,8 +32,23 @@ GOALS = {
     "LMC 80/40, alpha 1": 0.42,
     "LMC 80/40, alpha 0, GCNII": 0.35,
 }
+BESIDE = {
+    (FLOOR, LMC_COARSE): "0.70 or more",
+    (LMC_COARSE, PYG_KEEPING): "0.30 or less",
+    ("LMC 80/10, alpha 0", PYG_KEEPING): "0.36 or less",
+    (COARSE_BF16, LMC_COARSE): "0.60 or less",
+    (MIDDLE_BF16, "LMC 80/10, alpha 0"): "0.60 or less",
+    (TOP_COARSE, CLUSTER_COARSE): "1.30 or less",
+    (SPIDER, LMC_MIDDLE): "2.10 or less",
+}
+"""Pairs of rows that took turns: what the first over the second should be."""
+MEMORY_BESIDE = {
+    (TOP_COARSE, GAS_COARSE): "1.20 or less",
+    (COARSE_BF16, LMC_COARSE): "0.60 or less",
+    (MIDDLE_BF16, "LMC 80/10, alpha 0"): "0.60 or less",
+}
 STEP_GOALS = {LMC_SINGLE: 0.050}
-PROCESS_GOALS = {"LMC 80/10, alpha 0": 0.500}
+PROCESS_GOALS = {"LMC 80/10, alpha 0": 0.500, LMC_MIDDLE_HALF: 0.500}
 
 
 def of(result: dict[str, Any]) -> Iterator[Table]:
@@ -42,10 +62,14 @@ def of(result: dict[str, Any]) -> Iterator[Table]:
         yield _time_to_accuracy(result["curves"])
 
 
-def ratios(seconds: dict[str, list[float]], name: str) -> list[float]:
-    """A row over its reference, round by round."""
-    reference = PYG_GCNII if "GCNII" in name else PYG
-    return [own / other for own, other in zip(seconds[name], seconds[reference], strict=True)]
+def ratios(seconds: Seconds, name: str, to: str | None = None) -> list[float]:
+    """A row over another, the first where none is named, round by round.
+
+    >>> ratios({"PyG": [4.0, 2.0], "LMC": [1.0, 1.0]}, "LMC")
+    [0.25, 0.5]
+    """
+    reference = seconds[to or next(iter(seconds))]
+    return [own / other for own, other in zip(seconds[name], reference, strict=True)]
 
 
 def reached(curve: Curve, target: float) -> float | None:
@@ -57,14 +81,17 @@ def reached(curve: Curve, target: float) -> float | None:
     return next((seconds for seconds, accuracy in curve if accuracy >= target), None)
 
 
-def _epochs(seconds: dict[str, list[float]]) -> Table:
+def _epochs(groups: list[Seconds]) -> Table:
     table = _table("One epoch: median of the rounds (lowest to highest)", "seconds", "over PyG", "goal")
-    for name, measured in seconds.items():
-        goal = f"{GOALS[name]:.2f}" if name in GOALS else ""
-        table.add_row(name, _spread(measured), _spread(ratios(seconds, name)), goal)
-    lmc_epochs = seconds[LMC_COARSE]
-    share = [floor / own for floor, own in zip(seconds[FLOOR], lmc_epochs, strict=True)]
-    table.add_row("products, share of LMC 80/40", "", _spread(share), "0.70 or more")
+    for seconds in groups:
+        for name, measured in seconds.items():
+            goal = f"{GOALS[name]:.2f}" if name in GOALS else ""
+            table.add_row(name, _spread(measured), _spread(ratios(seconds, name)), goal)
+        table.add_section()
+    for (name, other), goal in BESIDE.items():
+        for seconds in groups:
+            if name in seconds and other in seconds:
+                table.add_row(f"{name} over {other}", "", _spread(ratios(seconds, name, other)), goal)
     return table
 
 
@@ -78,6 +105,9 @@ def _memory(steps: dict[str, int], processes: dict[str, int]) -> Table:
             goal = f"{goals[name]:.3f}" if name in goals else ""
             cells += [f"{peaks[name] / 1e6:,.0f}", f"{peaks[name] / peaks[FULL_BATCH]:.3f}", goal]
         table.add_row(name, *cells)
+    for (name, other), goal in MEMORY_BESIDE.items():
+        if name in steps:
+            table.add_row(f"{name} over {other}", f"{steps[name] / steps[other]:.2f}", "", goal)
     return table
 
 
@@ -98,39 +128,43 @@ def _growth(seconds: dict[str, list[float]]) -> Table:
     return table
 
 
-def _time_to_accuracy(curves: dict[str, Curve]) -> Table:
-    target = curves[PYG][-1][1]
-    title = f"Seconds to {target:.4f}, the validation accuracy of PyG after {len(curves[PYG])} epochs"
+def _time_to_accuracy(groups: list[dict[str, Curve]]) -> Table:
+    pyg = groups[0][PYG]
+    target = pyg[-1][1]
+    title = f"Seconds to {target:.4f}, the validation accuracy of PyG after {len(pyg)} epochs"
     table = _table(title, "seconds", "epochs", "over PyG", "best accuracy")
-    reference = reached(curves[PYG], target)
-    assert reference is not None
-    for name, curve in curves.items():
-        seconds, best = reached(curve, target), f"{max(accuracy for _, accuracy in curve):.4f}"
-        if seconds is None:
-            table.add_row(name, f"not within {len(curve)} epochs", "", "", best)
-        else:
-            epochs = sum(1 for passed, _ in curve if passed <= seconds)
-            table.add_row(name, f"{seconds:.1f}", str(epochs), f"{seconds / reference:.3f}", best)
+    for curves in groups:
+        reference = reached(curves[PYG], target)
+        for name, curve in curves.items():
+            seconds, best = reached(curve, target), f"{max(accuracy for _, accuracy in curve):.4f}"
+            if seconds is None or reference is None:
+                table.add_row(name, f"not within {len(curve)} epochs", "", "", best)
+            else:
+                epochs = sum(1 for passed, _ in curve if passed <= seconds)
+                table.add_row(name, f"{seconds:.1f}", str(epochs), f"{seconds / reference:.3f}", best)
+        table.add_section()
     return table
 
 
 def earlier(file: Path) -> dict[str, float]:
     """The median ratios of a bench that was kept."""
     try:
-        seconds = json.loads(read_text_bytes(file))["seconds"]
-        return {name: statistics.median(ratios(seconds, name)) for name in seconds}
+        return _median_ratios(json.loads(read_text_bytes(file))["seconds"])
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise ArgumentError(f"{file}: not the numbers of a bench ({one_line(error)})") from None
 
 
-def compare(before: dict[str, float], seconds: dict[str, list[float]]) -> Table:
+def compare(before: dict[str, float], groups: list[Seconds]) -> Table:
     """Rows of two runs, by their ratios."""
     table = _table("Against the earlier run", "before", "now", "now over before")
-    for name in seconds:
+    for name, now in _median_ratios(groups).items():
         if name in before:
-            now = statistics.median(ratios(seconds, name))
             table.add_row(name, f"{before[name]:.3f}", f"{now:.3f}", f"{now / before[name]:.2f}")
     return table
+
+
+def _median_ratios(groups: list[Seconds]) -> dict[str, float]:
+    return {name: statistics.median(ratios(seconds, name)) for seconds in groups for name in seconds}
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -78,7 +78,7 @@ def _serve(pipe: Connection, make: Make, load: Load, keep_buffers: bool) -> None
         row = make(load())
         answers: dict[str, Callable[[], Any]] = {
             "epoch": lambda: _seconds(row.epoch),
-            "memory": lambda: _peak(row.epoch),
+            "memory": lambda: _peak(row),
             "process": memory_use.peak,
             "accuracy": row.accuracy,
         }
@@ -96,9 +96,10 @@ def _seconds(epoch: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def _peak(epoch: Callable[[], None]) -> int:
+def _peak(row: TimedRow) -> int:
+    row.begin_anew()
     gc.collect()
-    before = memory_use.now()
     memory_use.restart_peak()
-    epoch()
+    before = memory_use.now()
+    row.epoch()
     return memory_use.peak() - before

@@ -16,6 +16,7 @@ from lmc.paper.outcome import Outcome
 from lmc.paper.prediction import prediction
 from lmc.paper.setup import Scale
 from lmc.paper.small import small
+from lmc.paper.spider import spider
 from lmc.paper.theory import theory
 from lmc.paper.variance import variance
 
@@ -44,4 +45,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     "variance": Experiment("Beyond the paper", "Balanced batches, and the β that is found", variance),
     "methods": Experiment("Beyond the paper", "Every method on the same graphs", methods),
     "theory": Experiment("Theorems 1 to 3", "The theorems in numbers", theory),
+    "spider": Experiment("Section TOP-SPIDER", "Bias of TOP, rates and practice of SPIDER", spider),
 }

@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
     Attributes:
         by_method: of every method, on batches of the kind that is trained on.
-        by_groups: of the default, on batches whose clusters are chosen in other ways.
+        by_groups: of the method that trains, on batches whose clusters are chosen in other ways.
     """
 
     by_method: dict[str, GradientErrors]
@@ -72,38 +72,54 @@ def variance(scale: Scale) -> Outcome:
         for parts, per_batch in BATCHES:
             is_asked_for = not scale.clusters or per_batch in scale.clusters
             if is_asked_for and parts * LEAST_CLUSTER <= graph.num_nodes:
-                found = errors_along(graph, parts, per_batch, marks)
+                found = errors_along(graph, parts, per_batch, marks, methods(), GROUPS)
                 _add(
                     outcome, f"{name}, {per_batch} of {parts} clusters", f"{name}-{parts}-{per_batch}", found
                 )
     return outcome
 
 
-def errors_along(graph: Graph, parts: int, per_batch: int, marks: tuple[int, ...]) -> dict[int, Measured]:
-    """What is measured after some epochs of one training."""
+def errors_along(
+    graph: Graph,
+    parts: int,
+    per_batch: int,
+    marks: tuple[int, ...],
+    estimators: Mapping[str, Estimator],
+    groups: Mapping[str, Balance],
+) -> dict[int, Measured]:
+    """What is measured after some epochs of one training, on batches that are alike by labels.
+
+    Args:
+        graph: where.
+        parts: clusters of the graph.
+        per_batch: clusters of a batch.
+        marks: the epochs.
+        estimators: the first of them trains; the others follow it with histories of their own.
+        groups: other ways to choose clusters.
+    """
     clusters = partition(graph, parts)
+    alike = ClusterSampler(graph, clusters, per_batch, balance="labels")
     samplers = {
-        name: ClusterSampler(graph, clusters, per_batch, balance=balance) for name, balance in GROUPS.items()
+        name: ClusterSampler(graph, clusters, per_batch, balance=balance) for name, balance in groups.items()
     }
     torch.manual_seed(0)
     model = GCN(graph.num_features, HIDDEN, graph.num_classes, layers=LAYERS, norm=None, dropout=0.0)
-    estimators, seen = methods(), samplers["gradients"].descriptors
     for estimator in estimators.values():
-        estimator.bind(model, graph, outside=samplers["labels"].outside)
-    if seen is not None:
-        estimators[DEFAULT].watch = seen.see
+        estimator.bind(model, graph, outside=alike.outside)
+    trains, *follow = estimators.values()
+    described = [seen for sampler in samplers.values() if (seen := sampler.descriptors) is not None]
+    for seen in described:
+        trains.watch = seen.see
     optimizer = torch.optim.Adam(model.parameters(), lr=LR)
     found: dict[int, Measured] = {}
-    for epoch in with_progress(range(max(marks)), f"variance, {per_batch} of {parts} clusters"):
-        for batch in samplers["labels"].epoch(epoch):
+    for epoch in with_progress(range(max(marks)), f"errors, {per_batch} of {parts} clusters"):
+        for batch in alike.epoch(epoch):
             optimizer.zero_grad()
-            for name, estimator in estimators.items():
-                if name == DEFAULT:
-                    estimator.backward(batch)
-                else:
-                    estimator.estimate(batch)  # for its histories
+            trains.backward(batch)
+            for estimator in follow:
+                estimator.estimate(batch)  # for its histories
             optimizer.step()
-        if seen is not None:
+        for seen in described:
             seen.end_epoch(epoch)
         if epoch + 1 in marks:
 
@@ -112,8 +128,8 @@ def errors_along(graph: Graph, parts: int, per_batch: int, marks: tuple[int, ...
                 return gradient_error(graph, model, estimator, ahead)
 
             found[epoch + 1] = Measured(
-                {name: measured(estimator, samplers["labels"]) for name, estimator in estimators.items()},
-                {name: measured(estimators[DEFAULT], sampler) for name, sampler in samplers.items()},
+                {name: measured(estimator, alike) for name, estimator in estimators.items()},
+                {name: measured(trains, sampler) for name, sampler in samplers.items()},
             )
     return found
 

@@ -25,10 +25,12 @@ class RunNeeds:
         self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int, precision: Precision
     ) -> None:
         self.graph, self.model, self.estimator, self.precision = graph, model, estimator, precision
-        self.remembered_nodes = remembered_nodes
         self.layer_widths = layer_widths(model, graph)
         self.widths = [layer.boundary for layer in self.layer_widths]
-        self.kept = estimator.remembered(model, self.layer_widths).width
+        kept = estimator.remembered(model, self.layer_widths)
+        self.kept, self.ranks = kept.width, list(kept.bases.values())
+        # Bases are read at batch rows, too, which may never be outside.
+        self.remembered_nodes = graph.num_nodes if self.ranks else remembered_nodes
         self.entries = graph.adjacency.num_entries
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
@@ -46,6 +48,7 @@ class RunNeeds:
             self.history_itemsize,
             self.remembered_nodes,
             self.estimator.computes_halo,
+            self.ranks,
         ).total
 
     def bytes_for_drawn(self, sizes: list[LayerSizes]) -> int:

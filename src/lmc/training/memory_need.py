@@ -39,6 +39,7 @@ def need(
     history_itemsize: int | None = None,
     remembered_nodes: int | None = None,
     computes_halo: bool = False,
+    ranks: Sequence[int] = (),
 ) -> Need:
     """An estimate of what a layer-wise step of a GCN needs, and of its histories.
 
@@ -74,6 +75,11 @@ def need(
     measured and estimated in MB: 185 and 148 for 2,180 nodes and 20,082 halo; 343 and 312 for 10,585 and
     36,596; 436 and 384 for 21,436 and 36,200; 1,008 and 1,041 for 84,720 and 41,384.
 
+    Where a linear map stands in for the halo (`TOP`), no halo row is read: a step is one on the batch alone,
+    with the two factors of each map, and those of the next batch. Measured in `fit` and estimated in MB: 268
+    and 285 for 21,168 nodes and two maps of rank 64; 367 and 415 of rank 256; 978 and 1,138 for 84,672 nodes
+    and rank 64, where GAS has 835.
+
     Not in it: an encoder or a head, input dropout, GCNII's second input, and the optimiser.
 
     Args:
@@ -89,6 +95,7 @@ def need(
         history_itemsize: bytes of a number in the histories; None for `itemsize`.
         remembered_nodes: nodes that histories are kept of; None for all.
         computes_halo: whether halo rows are computed, not only fetched.
+        ranks: of the maps that stand in for the halo, where it is not read; none where it is.
 
     >>> need([256, 256, 40], 128, batch_nodes=2180, halo_nodes=20082, num_nodes=169343)
     Need(histories=547316576, step=61497856)
@@ -99,7 +106,9 @@ def need(
         "remembered_nodes", num_nodes if remembered_nodes is None else remembered_nodes, 0, num_nodes
     )
     moments = chain(_moments(widths, features), _halo_moments(widths, features) if computes_halo else ())
-    dense = max(batch * batch_nodes + halo * halo_nodes for batch, halo in moments)
+    halo_rows = 0 if ranks else halo_nodes
+    dense = max(batch * batch_nodes + halo * halo_rows for batch, halo in moments)
+    dense += 2 * 2 * sum(ranks) * batch_nodes  # left and right, of this batch and of the next
     blocks = 2 * messages * (INDEX_SIZE + itemsize)
     return Need(
         histories=per_node * nodes * (history_itemsize or itemsize),

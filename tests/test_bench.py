@@ -64,7 +64,7 @@ def test_spider_is_timed_on_small_steps_and_an_epoch_may_begin_anew(monkeypatch)
     monkeypatch.setattr(rows, "HIDDEN", 4)
     seen = []
     monkeypatch.setattr(lmc.LMC, "prepare", lambda self, batch: seen.append(batch))
-    row = run.QUICK[SPIDER](lmc.synthetic(nodes=800, features=4))
+    row = run.MORE_OF_LMC[SPIDER](lmc.synthetic(nodes=800, features=4))
     for _ in range(2):
         row.epoch()
         row.begin_anew()

@@ -192,7 +192,7 @@ node, one_of_three = st.integers(0, 3), st.integers(0, 2)
 edges = st.lists(st.tuples(node, node, st.integers(1, 9), one_of_three), max_size=9)
 
 
-@pytest.mark.filterwarnings("ignore:.*another weight there than back")
+@pytest.mark.filterwarnings("ignore:.*another weight there than back", "ignore:.*repeat an edge")
 @given(edges)
 def test_in_both_directions_by_hand(given_edges):
     """The first from i to j and the first from j to i are one edge, of the larger weight; and so on."""
@@ -222,7 +222,7 @@ def test_weights_that_differ_there_and_back_are_counted(tmp_path):
     assert (graph.num_edges, sorted(graph.edge_weight.tolist())) == (6, [2, 2, 5, 5, 5, 5])
 
 
-@pytest.mark.filterwarnings("ignore:.*another weight there than back")
+@pytest.mark.filterwarnings("ignore:.*another weight there than back", "ignore:.*repeat an edge")
 def test_a_table_of_edges_with_types(tmp_path):
     rows = ["source,target,edge_type,weight", "0,1,2,5", "0,1,2,3", "1,0,2,4", "1,2,0,1"]
     (tmp_path / "edges.csv").write_text("\n".join(rows))
@@ -233,6 +233,13 @@ def test_a_table_of_edges_with_types(tmp_path):
     assert both.is_undirected
     assert both.to_pyg().edge_index.tolist() == [[1, 1, 0, 0, 2, 1], [0, 0, 1, 1, 1, 2]]
     assert (both.edge_type.tolist(), both.edge_weight.tolist()) == ([2, 2, 2, 2, 0, 0], [5, 3, 5, 3, 1, 1])
+
+
+def test_rows_that_repeat_an_edge_are_counted(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,a\nb,c\nb,c\nb,c\n")
+    with pytest.warns(UserWarning, match="^2 rows repeat an edge in the same direction"):
+        graph = lmc.read_tables(tmp_path / "edges.csv", undirected=True)
+    assert graph.num_edges == 8
 
 
 def test_a_multigraph_of_networkx():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch_geometric.nn import GraphSAGE
+from torch_geometric.nn import GCNConv, GraphSAGE
 
 import lmc
 from commands import called as run_here
@@ -51,6 +51,8 @@ def test_data_of_pyg_in_the_place_of_a_graph(graph, model, call):
         (lambda: lmc.GraphFM(momentum=None), "momentum=None: must be a number"),
         (lambda: lmc.load("flickr", root="/tmp/a\0b"), "root='/tmp/a\\x00b': must be a path"),
         (lambda: lmc.load(None), "name_or_path=None: must be a path"),
+        (lambda: lmc.read_tables(7), "edges=7: must be a path"),
+        (lambda: lmc.read_tables("edges.csv", labels=[1]), "labels=[1]: must be a path"),
         (lambda: lmc.GCN(8, 8, -1), "out_features=-1: must be 1 or more"),
         (lambda: lmc.GCN(8, 8, 0), "out_features=0: must be 1 or more"),
         (lambda: lmc.GCN("8", 8, 3), "in_features='8': must be an integer"),
@@ -205,3 +207,31 @@ def test_autocast_around_a_call_changes_nothing(graph, init):
         within = trained()
     assert within[:2] == plain[:2]
     assert torch.equal(within[2], plain[2])
+
+
+def test_more_clusters_a_batch_than_there_are_is_warned_of(graph):
+    clusters = lmc.partition(graph, 4)
+    with pytest.warns(UserWarning, match="parts_per_batch=30: there are 4 clusters, so a batch is the whole"):
+        (batch,) = lmc.batches(graph, clusters, 30)
+    assert batch.num_nodes == 200
+
+
+def test_a_hand_written_model_is_led_to_its_convolutions(graph):
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = GCNConv(8, 10)
+
+        def forward(self, x, edge_index):
+            return self.conv(x, edge_index).relu()
+
+    with pytest.raises(lmc.ArgumentError, match=r"lmc.GNN\(layers=\[...\]\) takes convolutions"):
+        lmc.fit(graph, Block(), lmc.LMC())
+    with pytest.raises(lmc.ArgumentError, match="no bipartite form.*can be a layer by itself"):
+        lmc.fit(graph, lmc.GNN([Block()]), lmc.LMC())
+
+
+def test_spaces_between_methods_do_not_matter(tmp_path):
+    given = ("--parts", "4", "--epochs", "1", "--hidden", "4", "--out", tmp_path / "x")
+    done = run_here("compare", "--methods", "gas, cluster", *given)
+    assert done.returncode == 0, done.stderr

@@ -34,14 +34,16 @@ def remembered_type(precision: Precision, full: torch.dtype) -> torch.dtype:
 
 
 def check_precision(precision: Precision, full: torch.dtype) -> None:
-    """Raise ArgumentError unless it is one for features of the type `full`; warn where it will be slow."""
+    """Raise ArgumentError unless it is one for features of the type `full`."""
     checks.one_of("precision", precision, Precision)
-    if precision != "bf16":
-        return
-    if full != torch.float32:
+    if precision == "bf16" and full != torch.float32:
         rule = "must be float32 for that, which graph.to(torch.float32) makes them"
         raise ArgumentError(f"precision='bf16': features are of {full}; they {rule}")
-    if not has_bf16_instructions():
+
+
+def warn_if_slow(precision: Precision) -> None:
+    """Say so where the processor has to do without instructions for it."""
+    if precision == "bf16" and not has_bf16_instructions():
         warnings.warn(
             "precision='bf16': this processor has no instructions for it: 'full' is faster",
             stacklevel=3,

@@ -319,4 +319,8 @@ def batches(
     >>> [batch.scale for batch in lmc.batches(graph, clusters, parts_per_batch=3)]
     [2.6666666666666665, 2.6666666666666665, 4.0]
     """
-    return ClusterSampler(graph, clusters, parts_per_batch, seed, fixed, balance).epoch(epoch)
+    sampler = ClusterSampler(graph, clusters, parts_per_batch, seed, fixed, balance)
+    if parts_per_batch > (count := len(sampler._members)):
+        text = f"parts_per_batch={parts_per_batch}: there are {count} clusters, so a batch is the whole graph"
+        warnings.warn(text, stacklevel=2)
+    return sampler.epoch(epoch)

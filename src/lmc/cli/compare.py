@@ -54,7 +54,8 @@ def command(
 
         tree = tree_of(options)
         if resume is None:
-            names = methods.split(",") if methods is not None else list(COMPARED_METHODS)
+            given = ",".join(COMPARED_METHODS) if methods is None else methods
+            names = [each.strip() for each in given.split(",")]
             asked = Asked(names, tree, target, seeds)
         elif tree or methods is not None or out is not None or seeds > 1:
             raise ArgumentError("--resume: goes on as it was started; only --target may be changed")

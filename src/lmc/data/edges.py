@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lmc.checks import counted
 from lmc.data import rules
 from lmc.sparse import CSR, index_dtype
 
@@ -98,7 +99,7 @@ def in_both_directions(
 
     An edge from i to j and one from j to i are the same one, given twice; if it is repeated, the first and
     the first, and so on. Those of another kind are other edges. Other weights there and back are worth a
-    warning.
+    warning, and so are repeated ones, which are more often a mistake than parallel edges.
 
     >>> ends = np.array([0, 1, 2]), np.array([1, 0, 0])
     >>> in_both_directions(*ends, np.array([3.0, 3.0, 5.0]), 3)[:3]
@@ -117,6 +118,9 @@ def in_both_directions(
     if differing := int((back_given != given).sum()) // 2:
         text = f"{differing} edges have another weight there than back; the larger one is taken for both"
         warnings.warn(text, stacklevel=3)
+    if repeated := int((turn > 0).sum()):
+        rows = f"{counted(repeated, 'row')} repeat an edge in the same direction"
+        warnings.warn(f"{rows}: each is one more edge between the same nodes", stacklevel=3)
     given = np.maximum(given, back_given)
     lacks = ~has_reverse
     # Parallel edges come in the same order there and back.

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lmc import checks
 from lmc.checks import counted
 from lmc.data import rules
 from lmc.data.edges import in_both_directions
@@ -90,6 +91,10 @@ def read_tables(
     >>> graph.id.tolist(), graph.y.tolist(), graph.class_names
     (['ann', 'bob', 'eve'], [1, -1, 0], ('ant', 'cat'))
     """
+    files = {"edges": edges, "features": features, "labels": labels, "splits": splits}
+    for name, file in files.items():
+        if file is not None:
+            checks.path(name, file)
     edge_table = Table(edges, _ends)
     features_table, splits_table = (None if file is None else Table(file, _id) for file in (features, splits))
     labels_table = None if labels is None else Table(labels, _id, _label_names)

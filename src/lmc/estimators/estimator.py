@@ -30,7 +30,7 @@ from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
-from lmc.precision import Precision, check_precision
+from lmc.precision import Precision, check_precision, warn_if_slow
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
 """From a batch to an estimate of every parameter's gradient."""
@@ -159,6 +159,7 @@ class Estimator(ABC):
         checks.one_of("init", init, Init)
         precision = precision or self.precision
         check_precision(precision, graph.x.dtype)
+        warn_if_slow(precision)
         rules.trainable(graph.train_mask, graph.y, graph.task)
         if graph.num_features == 0:
             warnings.warn(

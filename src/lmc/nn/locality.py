@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NODES = 10
 NO_FORM = "has no bipartite form, conv((x_source, x_target), edge_index)"
+WITHIN = "; a convolution of PyG in it may have none, but can be a layer by itself"
 
 _ENDS = torch.tensor([[(node + shift) % NODES, node] for node in range(NODES) for shift in (1, 3, 6)]).T
 """(2, edges) in the order of the targets."""
@@ -216,7 +217,7 @@ class _Tried:
         more = None if attr is None else attr.repeat(2, 1)
         edges = Edges(_ENDS, None, more, _made_types(layer.conv, _ENDS.shape[1]))
         given = edges, message, message[:0], _rows(NODES)
-        return called(f"{title}: {NO_FORM}", layer, layer.receive, *given)
+        return called(_no_form(title, layer), layer, layer.receive, *given)
 
     def _features_of_edges(self, layer: ConvolutionLayer) -> Tensor | None:
         """(15, columns) those of the graph, or random ones, as many as the convolution says; or None."""
@@ -237,7 +238,7 @@ class _Tried:
 
     def _try(self, layer: ConvolutionLayer, first: Trial, title: str) -> None:
         """Raise ArgumentError if rows change with what is not theirs."""
-        expected = _watched(f"{title}: {NO_FORM}", layer, first)
+        expected = _watched(_no_form(title, layer), layer, first)
         if differ(expected, _watched(title, layer, first)):
             raise ArgumentError(f"{title}: gives something else when it is called again{self.suffix}")
         for what, other in changes(first):
@@ -279,3 +280,8 @@ def called(title: str, model: nn.Module, function: Any, *given: Any) -> Tensor:
 
 def _rows(count: int) -> Rows:
     return Rows(torch.arange(count), (0,), inside=False)
+
+
+def _no_form(title: str, layer: ConvolutionLayer) -> str:
+    is_own = not type(layer.conv).__module__.startswith("torch_geometric.")
+    return f"{title}: {NO_FORM}{WITHIN if is_own else ''}"

@@ -43,7 +43,7 @@ def why_refused(conv: Any) -> str | None:
     if kind.__module__.startswith("torch_geometric.") and kind.__name__ in OF_PYG:
         return OF_PYG[kind.__name__]
     if not is_convolution(conv):
-        return "takes no edge_index; a layer is a convolution"
+        return "has no argument named edge_index; a layer is a convolution, conv(x, edge_index)"
     if getattr(conv, "num_iters", 1) > 1:  # AntiSymmetricConv
         return f"num_iters={conv.num_iters}: its messages travel several hops; must be 1"
     _, *others = signature(conv.forward).parameters.values()  # the first are the messages

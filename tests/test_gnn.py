@@ -219,7 +219,10 @@ REFUSED = {
         lambda: lmc.from_pyg(models.GraphSAGE(5, 6, 2, 3, aggr="lstm")),
         "layers[0] (SAGEConv): mixes nodes: a row depends on the order of edges",
     ),
-    "no convolution": (lambda: lmc.GNN([nn.Linear(5, 6)]), "layers[0] (Linear): has no argument named edge_index"),
+    "no convolution": (
+        lambda: lmc.GNN([nn.Linear(5, 6)]),
+        "layers[0] (Linear): has no argument named edge_index",
+    ),
     "two convolutions": (
         lambda: lmc.GNN([nn.Sequential(SAGEConv(5, 6), SAGEConv(6, 6))]),
         "layers[0]: SAGEConv, SAGEConv: must have one convolution, not 2",

@@ -146,7 +146,7 @@ def test_kinds_of_labels(tmp_path):
     assert labels["yes and no"].y.tolist() == [1, 0, -1, -1]
     assert (labels["reals"].task, labels["reals"].y.nan_to_num(9).tolist()) == ("regression", [0.5, 9, -1, 9])
     assert int((labels["reals"].train_mask | labels["reals"].val_mask).sum()) == 2
-    assert (labels["several"].task, labels["several"].num_classes) == ("multilabel", 2)
+    assert (labels["several"].task, labels["several"].class_names) == ("multilabel", ("a", "b"))
     split = labels["split"]
     masks = [
         mask.nonzero().flatten().tolist() for mask in (split.train_mask, split.val_mask, split.test_mask)

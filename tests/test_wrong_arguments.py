@@ -227,7 +227,7 @@ def test_a_hand_written_model_is_led_to_its_convolutions(graph):
 
     with pytest.raises(lmc.ArgumentError, match=r"lmc.GNN\(layers=\[...\]\) takes convolutions"):
         lmc.fit(graph, Block(), lmc.LMC())
-    with pytest.raises(lmc.ArgumentError, match="no bipartite form.*can be a layer by itself"):
+    with pytest.raises(lmc.ArgumentError, match=r"no bipartite form.*can be a layer by itself"):
         lmc.fit(graph, lmc.GNN([Block()]), lmc.LMC())
 
 

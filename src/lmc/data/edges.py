@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lmc.checks import counted
+from lmc import checks
 from lmc.data import rules
 from lmc.sparse import CSR, index_dtype
 
@@ -119,7 +119,7 @@ def in_both_directions(
         text = f"{differing} edges have another weight there than back; the larger one is taken for both"
         warnings.warn(text, stacklevel=3)
     if repeated := int((turn > 0).sum()):
-        rows = f"{counted(repeated, 'row')} repeat an edge in the same direction"
+        rows = f"{checks.counted(repeated, 'row')} repeat an edge in the same direction"
         warnings.warn(f"{rows}: each is one more edge between the same nodes", stacklevel=3)
     given = np.maximum(given, back_given)
     lacks = ~has_reverse

@@ -27,20 +27,9 @@ from lmc.data.table_files import (
     is_number,
     is_place,
     is_text,
-    writes_number,
 )
+from lmc.data.table_ids import ENDS, ID, LABEL, SHOWN, SPLIT, TYPE, WEIGHT, Ids
 from lmc.errors import DatasetError
-
-# What columns are called, whatever their case; where none is called so, the first ones are taken.
-_ENDS = (("source", "target"), ("src", "dst"), ("from", "to"))
-_ID = ("id", "node", "node_id")
-_LABEL = ("label", "y", "class", "target")
-_WEIGHT = ("weight", "edge_weight")
-_TYPE = ("edge_type",)
-_SPLIT = ("split",)
-_NAMES = {*(end for ends in _ENDS for end in ends), *_ID, *_LABEL, *_WEIGHT, *_TYPE, *_SPLIT}
-_SHOWN = 5
-"""How many columns a line names."""
 
 
 def read_tables(
@@ -99,7 +88,7 @@ def read_tables(
     features_table, splits_table = (None if file is None else Table(file, _id) for file in (features, splits))
     labels_table = None if labels is None else Table(labels, _id, _label_names)
     of_nodes = [table for table in (features_table, labels_table, splits_table) if table is not None]
-    ids = _Ids([edge_table, *of_nodes], features_table)
+    ids = Ids([edge_table, *of_nodes], features_table)
     if len(edge_table.id_names) < 2:
         raise DatasetError(f"{edge_table.file}: has 1 column: an edge has a source and a target")
     source, target = (ids.places(edge_table, name) for name in edge_table.id_names)
@@ -114,7 +103,7 @@ def read_tables(
             task = "regression"
     elif features_table is None:  # edges alone would not say how many nodes there are
         y = np.full(len(ids), -1)
-    if splits_table is None and labels_table is not None and _named(labels_table.names, _SPLIT):
+    if splits_table is None and labels_table is not None and _named(labels_table.names, SPLIT):
         splits_table = labels_table
     masks: dict[str, Any] = {}
     if splits_table is not None:
@@ -138,110 +127,22 @@ def read_tables(
     )
 
 
-class _Ids:
-    """Which node an id is."""
-
-    def __init__(self, tables: Sequence[Table], features: Table | None) -> None:
-        import pyarrow
-        from pyarrow import compute
-
-        columns = {(table, name): table.ids(name) for table in tables for name in table.id_names}
-        if any(column.type != pyarrow.int64() for column in columns.values()):
-            columns = {key: column.cast(pyarrow.large_string()) for key, column in columns.items()}
-        self._columns, self._index_in = columns, compute.index_in
-        for table in tables:
-            self._require_names(table)
-        for table in tables[1:]:  # not the edges
-            self._require_once(table, columns[table, table.id_names[0]])
-        if features is not None:
-            self._known = columns[features, features.id_names[0]]
-        else:
-            self._known = compute.unique(pyarrow.concat_arrays(columns.values())).sort()
-            ends = pyarrow.concat_arrays([columns[tables[0], name] for name in tables[0].id_names])
-            for table in tables[1:]:
-                self._say_new(table, columns[table, table.id_names[0]], ends)
-        if len(self._known) == 0:
-            raise DatasetError(f"{tables[0].file}: a graph needs a node or more")
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    @property
-    def names(self) -> NDArray[Any] | None:
-        """(nodes,) the ids, or None where they are the numbers of the nodes."""
-        ids: NDArray[Any] = self._known.to_numpy(zero_copy_only=False)
-        return None if np.array_equal(ids, np.arange(len(ids))) else ids
-
-    def places(self, table: Table, name: str) -> NDArray[np.int64]:
-        """(rows,) the node of each row."""
-        column = self._columns[table, name]
-        places = self._index_in(column, self._known)
-        if places.null_count:
-            row = int(np.asarray(places.is_null()).argmax())
-            rule = "no node has this id; nodes are those of the features"
-            raise DatasetError(
-                f"{table.file}: column {name!r}, row {row + 1} is {column[row].as_py()!r}: {rule}"
-            )
-        numbers: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
-        return numbers
-
-    def _require_names(self, table: Table) -> None:
-        """Refuse ids in the place of names; where only one of two is an id, warn."""
-        if not table.is_csv or any(name.lower() in _NAMES for name in table.names):
-            return
-        ids = [name for name in table.id_names if writes_number(name) or self._is_id(name)]
-        if ids:
-            first = ",".join(table.names[:_SHOWN])
-            wanted = "source,target" if len(table.id_names) == 2 else "id,..."
-            line = (
-                f"{table.file}: its first line, {first}, is taken as names of columns, and {ids[0]!r} is an"
-                f" id: put a line {wanted} above it, or in its place"
-            )
-            if len(ids) == len(table.id_names):
-                raise DatasetError(line)
-            warnings.warn(line, stacklevel=4)
-
-    def _is_id(self, name: str) -> bool:
-        from pyarrow import compute
-
-        columns = (column.cast("large_string") for column in self._columns.values())
-        return any(compute.any(compute.equal(column, name)).as_py() for column in columns)
-
-    def _say_new(self, table: Table, column: Any, ends: Any) -> None:
-        """Warn of ids that no edge has."""
-        new = column.filter(self._index_in(column, ends).is_null())
-        if len(new):
-            which = f"{counted(len(new), 'id')} that no edge has, such as {new[0].as_py()!r}"
-            rule = "a node without neighbours each"
-            if len(new) == len(column):
-                rule = f"all of column {table.id_names[0]!r}; call the column of ids id"
-            warnings.warn(f"{table.file}: has {which}: {rule}", stacklevel=4)
-
-    @staticmethod
-    def _require_once(table: Table, column: Any) -> None:
-        counts = column.value_counts()
-        often = np.asarray(counts.field("counts")) > 1
-        if often.any():
-            twice = counts.field("values")[int(often.argmax())].as_py()
-            raise DatasetError(f"{table.file}: id {twice!r} is there twice: a row per node")
-
-
 def _ends(names: list[str]) -> list[str]:
     lower = {name.lower(): name for name in names}
-    called = [[lower[end] for end in ends] for ends in _ENDS if all(end in lower for end in ends)]
+    called = [[lower[end] for end in ends] for ends in ENDS if all(end in lower for end in ends)]
     return called[0] if called else [name for name in names if not is_nameless(name)][:2]
 
 
 def _id(names: list[str]) -> list[str]:
-    return (_named(names, _ID) or names)[:1]
+    return (_named(names, ID) or names)[:1]
 
 
 def _label_names(names: list[str]) -> list[str]:
     """The column of that name; or else all that hold neither ids nor a split."""
     others = [
-        name for name in names if name not in (*_id(names), *_named(names, _SPLIT)) and not is_nameless(name)
+        name for name in names if name not in (*_id(names), *_named(names, SPLIT)) and not is_nameless(name)
     ]
-    return _named(others, _LABEL)[:1] or others
+    return _named(others, LABEL)[:1] or others
 
 
 def _named(names: Sequence[str], called: Sequence[str]) -> list[str]:
@@ -261,7 +162,7 @@ def _some(table: Table, names: list[str]) -> list[str]:
 
 
 def _weight_and_type(table: Table) -> list[NDArray[Any] | None]:
-    found = [_named(table.names, names)[:1] for names in (_WEIGHT, _TYPE)]
+    found = [_named(table.names, names)[:1] for names in (WEIGHT, TYPE)]
     _say_left_out(table, [*table.id_names, *found[0], *found[1]])
     for name in found[1]:
         if is_text(table.column(name).type):
@@ -273,9 +174,7 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
     """Warn of columns that are not read."""
     unread = [repr(name) for name in table.names if name not in read]
     if unread:
-        shown = ", ".join(unread[:_SHOWN]) + (
-            f" and {more} more" if (more := len(unread) - _SHOWN) > 0 else ""
-        )
+        shown = ", ".join(unread[:SHOWN]) + (f" and {more} more" if (more := len(unread) - SHOWN) > 0 else "")
         which = f"column {shown} is" if len(unread) == 1 else f"columns {shown} are"
         warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 
@@ -300,12 +199,12 @@ def _names_of(name: str, column: NDArray[Any]) -> list[str]:
     return [name] if column.ndim == 1 else [f"{name}[{place}]" for place in range(column.shape[1])]
 
 
-def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], list[str] | None]:
+def _labels(table: Table, ids: Ids, task: Task | None) -> tuple[NDArray[Any], list[str] | None]:
     """(nodes,) or (nodes, columns) labels, and the names of classes that are text."""
     from pyarrow import types
 
     names = _some(table, _label_names(table.names))
-    _say_left_out(table, [*table.id_names, *names, *_named(table.names, _SPLIT)])
+    _say_left_out(table, [*table.id_names, *names, *_named(table.names, SPLIT)])
     as_numbers = len(names) > 1 or task in ("regression", "multilabel")
     columns = [table.labels(name, as_numbers) for name in names]
     text = [is_text(column.type) for column in columns]
@@ -330,6 +229,8 @@ def _labels(table: Table, ids: _Ids, task: Task | None) -> tuple[NDArray[Any], l
         if task == "multiclass" and values.ndim == 1 and bool((np.nan_to_num(values) % 1 == 0).all()):
             whole = np.nan_to_num(values, nan=-1).astype(np.int64)  # as pandas writes integers with gaps
             values, class_names = _without_gaps(table, names[0], whole)
+        if values.ndim == 2 and (task or rules.task_of(torch.from_numpy(values))) == "multilabel":
+            class_names = names
     y = np.full((len(ids), *values.shape[1:]), np.nan if values.dtype.kind == "f" else -1, values.dtype)
     y[ids.places(table, table.id_names[0])] = values
     return y, class_names
@@ -385,9 +286,9 @@ def _random_masks(y: NDArray[Any]) -> dict[str, Any]:
     return masks
 
 
-def _masks(table: Table, ids: _Ids) -> dict[str, NDArray[np.bool_]]:
+def _masks(table: Table, ids: Ids) -> dict[str, NDArray[np.bool_]]:
     """A mask per part of the split."""
-    name = (_named(table.names, _SPLIT) or _others(table))[0]
+    name = (_named(table.names, SPLIT) or _others(table))[0]
     masks = {f"{role}_mask": np.zeros(len(ids), dtype=np.bool_) for role in get_args(Role)}
     nodes = ids.places(table, table.id_names[0])
     parts = table.column(name).to_pylist()

@@ -359,7 +359,9 @@ class Model(nn.Module):
 def check_model(model: object) -> None:
     """Raise ArgumentError unless it is a model of ours."""
     if not isinstance(model, Model):
-        hint = "such as lmc.GCN; lmc.from_pyg(model) wraps PyG's own, lmc.GNN(layers=[...]) takes convolutions"
+        hint = (
+            "such as lmc.GCN; lmc.from_pyg(model) wraps PyG's own, lmc.GNN(layers=[...]) takes convolutions"
+        )
         raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
 
 

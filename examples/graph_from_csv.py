@@ -25,6 +25,7 @@ kind = random.integers(0, 3, len(names))
 likes = np.eye(3)[kind] * 0.6 + random.normal(size=(len(names), 3))
 pairs = random.integers(0, len(names), (20_000, 2))
 pairs = pairs[(kind[pairs[:, 0]] == kind[pairs[:, 1]]) | (random.random(len(pairs)) < 0.15)]
+pairs = np.unique(pairs, axis=0)  # a pair that is there twice would be two edges, with a warning
 
 
 def write(file: Path, head: list[str], rows: list[list[object]]) -> Path:

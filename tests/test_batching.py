@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import lmc
 from strategies import clusterings, graphs
 
+pytestmark = pytest.mark.filterwarnings("ignore:parts_per_batch=.*a batch is the whole graph")
+
 
 @st.composite
 def epochs(draw):

@@ -156,7 +156,7 @@ class Histories(Outside):
     def beta(self, halo):
         reach = set(self.batch) | set(halo)
         shares = [len(self.graph.neighbours(i) & reach) / len(self.graph.neighbours(i)) for i in halo]
-        return self.alpha * self.score(torch.tensor(shares).double())[:, None]
+        return self.alpha * self.score(torch.tensor(shares, dtype=torch.float64))[:, None]
 
     def embeddings(self, layer, halo, incomplete):
         old = self.stored(self.H, layer, incomplete)[halo]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lmc.estimators.placement import in_full
 from lmc.nn.module_context import without_autocast
 from lmc.sparse import CSR
 
@@ -20,13 +21,19 @@ LEAST_IN_BATCH = 1e-4
 
 @dataclass(frozen=True)
 class LowRank:
-    """The matrix left right', applied in O(rows x rank x width).
+    """The matrix left (Q_B root)', applied in O(rows x rank x width).
+
+    Maps of two batches are in memory at a time, so that of Q_B only its place is kept: its rows are taken
+    anew for each product.
 
     Attributes:
         left: (batch * stacked, rank); as in `CSR`, consecutive rows stand side by side in a product.
-        right: (batch, rank).
+        basis: (any, rank) Q.
+        rows: (batch,) those of Q that are Q_B.
+        root: (rank, rank).
 
-    >>> one = LowRank(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [0.0]]))
+    >>> left, q = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [0.0]])
+    >>> one = LowRank(left, q, torch.arange(2), torch.eye(1))
     >>> one.add_to(torch.zeros(2, 1), torch.tensor([[1.0], [1.0]])).tolist()
     [[3.0], [6.0]]
     >>> one.add_transposed_to(torch.zeros(2, 1), torch.tensor([[1.0], [1.0]])).tolist()
@@ -34,44 +41,55 @@ class LowRank:
     """
 
     left: Tensor
-    right: Tensor
+    basis: Tensor
+    rows: Tensor
+    root: Tensor
 
     @staticmethod
-    def fitted(outside: CSR, inside: Tensor, beyond: Tensor) -> LowRank:
+    def fitted(outside: CSR, basis: Tensor, batch: Tensor, halo: Tensor) -> LowRank:
         """A R, with R = argmin ||Q_halo - R Q_B|| = Q_halo pinv(Q_B), the smallest where several fit as well.
 
         Directions of which a batch has next to nothing are left out of Q: see `inverse_root`.
 
         Args:
             outside: A, (batch, batch + halo) what the batch receives from the halo alone.
-            inside: Q_B, (batch, rank).
-            beyond: Q_halo, (halo, rank).
+            basis: Q, (nodes, rank).
+            batch: (batch,) its rows of Q.
+            halo: (halo,) its rows of Q.
         """
-        sums = outside.times(inside, beyond).view(-1, inside.shape[1])
-        if len(inside) < inside.shape[1]:  # pinv(Q_B) = Q_B' (Q_B Q_B')⁻¹
-            root = inverse_root(gram(inside.T), LEAST_IN_BATCH).to(inside.dtype)
-            return LowRank(sums @ (inside.T @ root), root)
+        inside = rows_of(basis, batch)
+        rank, dtype = inside.shape[1], inside.dtype
+        sums = outside.times(inside, rows_of(basis, halo)).view(-1, rank)
+        if len(inside) < rank:  # pinv(Q_B) = Q_B' (Q_B Q_B')⁻¹
+            root = inverse_root(gram(inside.T), LEAST_IN_BATCH).to(dtype)
+            every = torch.arange(len(root))
+            return LowRank(sums @ (inside.T @ root), root, every, torch.eye(len(root), dtype=dtype))
         # pinv(Q_B) = (Q_B' Q_B)⁻¹ Q_B', half of it on each side: none is large, and rounding stays small.
-        root = inverse_root(gram(inside), LEAST_IN_BATCH).to(inside.dtype)
-        return LowRank(sums @ root, inside @ root)
+        root = inverse_root(gram(inside), LEAST_IN_BATCH).to(dtype)
+        return LowRank(sums @ root, basis, batch, root)
 
     def add_to(self, sums: Tensor, message: Tensor) -> Tensor:
         """Sums (batch, stacked * width) plus the product with (batch, width); what was given is used up."""
         found = sums.to(self.left.dtype)
         with without_autocast():  # large terms cancel out: 16 bits are too few
-            product = self.right.T @ message.to(self.left.dtype)
+            product = self.root.T @ (rows_of(self.basis, self.rows).T @ message.to(self.left.dtype))
             found.view(len(self.left), message.shape[1]).addmm_(self.left, product)
         return found.to(sums.dtype)
 
     def add_transposed_to(self, sums: Tensor, v: Tensor) -> Tensor:
         """The same of the transposed matrix, of each stacked one, with (batch, width)."""
-        rows, rank = self.right.shape
+        rank = len(self.root)
         found = sums.to(self.left.dtype)
         with without_autocast():
-            of_each = self.left.view(rows, -1).T @ v.to(self.left.dtype)  # (stacked * rank, width)
+            of_each = self.left.view(len(self.rows), -1).T @ v.to(self.left.dtype)  # (stacked * rank, width)
             side_by_side = of_each.view(-1, rank, v.shape[1]).transpose(0, 1).reshape(rank, -1)
-            found.addmm_(self.right, side_by_side)
+            found.addmm_(rows_of(self.basis, self.rows), self.root @ side_by_side)
         return found.to(sums.dtype)
+
+
+def rows_of(basis: Tensor, rows: Tensor) -> Tensor:
+    """(rows, rank) of a basis, in the type of sums."""
+    return in_full(basis.index_select(0, rows))
 
 
 def gram(columns: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from lmc.estimators.basis import orthonormal, random_bases, random_combinations
 from lmc.estimators.estimator import Kept
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
 from lmc.estimators.low_rank import LowRank, pieces
-from lmc.estimators.placement import in_full
 from lmc.estimators.sampled import linear_layers
 from lmc.estimators.step import first_messages_are_features
 from lmc.nn.inference import evaluating
@@ -117,9 +116,8 @@ class TOP(HistoryEstimator):
             if place in bases and batch.num_halo > 0:
                 block = batch.block(layer.aggregation)
                 outside = block.keep(block.indices >= batch.num_nodes)
-                inside, beyond = (in_full(bases[place][at]) for at in (batch.nodes, batch.halo))
                 with without_autocast():
-                    found[place] = LowRank.fitted(outside, inside, beyond)
+                    found[place] = LowRank.fitted(outside, bases[place], batch.nodes, batch.halo)
         return Maps(found, bases)
 
     def halo_policy(self, batch: Batch) -> LinearHalo:

@@ -1,5 +1,7 @@
 """What people give by mistake is one line; what surrounds a call does not change its result."""
 
+import warnings
+
 import pytest
 import torch
 from torch_geometric.nn import GCNConv, GraphSAGE
@@ -104,6 +106,21 @@ def test_options_of_fit(graph, model, options, line):
     with pytest.raises(lmc.ArgumentError) as raised:
         lmc.fit(graph, model, lmc.LMC(), **options)
     assert str(raised.value) == line
+
+
+def test_another_number_of_classes_than_the_graph_has(graph):
+    def trained(classes, graph=graph):
+        lmc.fit(graph, lmc.GCN(8, 8, classes), lmc.GAS(), parts=4, epochs=1)
+
+    with pytest.raises(lmc.ArgumentError, match=r"^model: predicts 9 columns; the graph's labels need 10$"):
+        trained(9)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.resetwarnings()  # as outside of tests: the same line is said once
+        trained(12)
+    rule = "where there are 12, num_classes=12 of the graph says so"
+    line = f"model: predicts 12 classes, and the graph has 10; {rule}"
+    assert [str(each.message) for each in said] == [line]
+    trained(12, lmc.Graph.from_pyg(graph.to_pyg(), num_classes=12))
 
 
 def test_a_model_of_which_nothing_is_trained(graph):

@@ -42,7 +42,7 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Train several methods from the same start on the same batches, and say how they did."""
+    """Train several methods from one start on the same batches. Then say how they did."""
     from rich.console import Console
 
     from lmc.runs.display import display_of

@@ -34,7 +34,7 @@ def command(
     task: Any,
     out: Path,
 ) -> None:
-    """Make a graph of CSV or Parquet files, each with a line of names.
+    """Make a graph of CSV or Parquet files. Each has a line of names.
 
     EDGES has a row per edge: columns source and target (or src and dst, from and to; else the first two), and
     perhaps weight and edge_type. In the other files a column id (or node; else the first) says which node a

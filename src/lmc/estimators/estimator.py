@@ -28,8 +28,9 @@ from lmc.estimators.losses import Loss, loss_of
 from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
+from lmc.nn.fitting import layer_widths
 from lmc.nn.fixed_order import first_compiled
-from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
+from lmc.nn.model import LayerWidths, LinearLayer, Model
 from lmc.precision import Precision, check_precision, warn_if_slow
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]

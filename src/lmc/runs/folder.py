@@ -63,6 +63,15 @@ class RunFolder(Callback):
         if not self.resume and (self.folder / METRICS).exists():
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
 
+    def check_goes_on(self, options: TrainingOptions) -> None:
+        """Raise what names of files alone say of a run that is to go on: it is past the end, or not kept."""
+        done = checkpoint.epochs_done(self.folder / CHECKPOINTS) if self.resume else None
+        if done is not None and done > options.epochs:
+            rule = f"the run has {done} already; epochs count from its beginning"
+            raise ArgumentError(f"{self.folder}: epochs={options.epochs}: {rule}")
+        if self.resume and done is None and options.checkpoints == 0:
+            raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
+
     def choice(self, options: TrainingOptions) -> Choice | None:
         """The batches that the run in the folder has, which a later version may choose otherwise.
 
@@ -136,8 +145,6 @@ class RunFolder(Callback):
         if self.resume:
             self._check_settings(config)
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)
-            if state is None and training.options.checkpoints == 0:
-                raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
             if state is not None:
                 self._check_graph(training, state, config)
                 _restore(training, state, self.folder)

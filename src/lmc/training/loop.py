@@ -26,8 +26,9 @@ from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
 from lmc.kernels import compiled_seconds
+from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.inference import predict
-from lmc.nn.model import Model, check_model, in_type_of
+from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback

@@ -10,6 +10,7 @@ import lmc
 from commands import called as run_here
 from commands import fails
 from lmc.cli.train import _say
+from lmc.runs.config import Config
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,25 @@ def test_one_batch_in_the_place_of_several(graph, model):
         lmc.gradient_error(graph, model, estimator, graph.batch([0]))
 
 
+def test_what_is_no_estimator_or_no_batches(graph, model):
+    with pytest.raises(
+        lmc.ArgumentError, match=r"^estimator: 'lmc' is not an lmc.Estimator, such as lmc.LMC"
+    ):
+        lmc.gradient_error(graph, model, "lmc", [])
+    with pytest.raises(lmc.ArgumentError, match=r"^items=3: must be batches, such as of lmc.batches"):
+        list(lmc.prefetch(3))
+
+
+def test_a_command_that_is_suggested_can_be_typed(tmp_path, monkeypatch):
+    """Also where a name has a space."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my edges.csv").write_text("source,target\na,b\n")
+    line = fails(2, "inspect", "my edges.csv", through=run_here)
+    assert "`lmc import 'my edges.csv' --out FOLDER`" in line
+    done = run_here("import", "my edges.csv", "--out", "my graph")
+    assert "`lmc predict RUN --data 'my graph'` predicts it" in done.stdout
+
+
 def test_a_model_that_is_called_as_those_of_pyg(graph, model):
     data = graph.to_pyg()
     with pytest.raises(lmc.ArgumentError, match=r"^model: takes one lmc.Graph, not 2 arguments"):
@@ -191,12 +211,29 @@ def test_the_last_line_breaks_between_words(monkeypatch, capsys):
         assert (len(said), " ".join(map(str.strip, said))) == (lines, line)
 
 
+def test_a_name_that_is_too_long_for_a_folder(graph, model):
+    with pytest.raises(lmc.RunError, match=r"^a+: cannot be written to \(File name too long"):
+        lmc.fit(graph, model, lmc.LMC(), parts=4, epochs=1, out="a" * 300)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_a_graph_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(Config, "load_graph", lambda *_, **__: pytest.fail("a graph is loaded"))
+    (tmp_path / "file").touch()
+    line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "file" / "a", through=run_here)
+    assert line == f"lmc: {tmp_path / 'file' / 'a'}: cannot be written to (Not a directory)"
+    monkeypatch.setattr("lmc.files.os.access", lambda place, _: place != tmp_path)  # root may write anywhere
+    line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "new" / "a", through=run_here)
+    assert line == f"lmc: {tmp_path / 'new' / 'a'}: cannot be written to (closed to writing)"
+
+
 @pytest.mark.parametrize("wrong", ["", "/tmp/a\0b", 3])
 def test_paths_that_name_nothing(graph, model, wrong):
     with pytest.raises(lmc.ArgumentError, match=r"out=.*: must be a path"):
         lmc.fit(graph, model, lmc.LMC(), parts=4, epochs=1, out=wrong)
     with pytest.raises(lmc.ArgumentError, match=r"path=.*: must be a path"):
         graph.save(wrong)
+    with pytest.raises(lmc.ArgumentError, match=r"path=.*: must be a path"):
+        lmc.Graph.open(wrong)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lmc
-from lmc.cli.paths import FILE, FOLDER
+from lmc.cli.paths import FILE, FOLDER, as_typed
 from lmc.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def command(
 def _use(graph: Graph, folder: Path) -> str:
     """What can be done with it."""
     if not bool(graph.train_mask.any()):
-        return f"`lmc predict RUN --data {folder}` predicts it"
+        return f"`lmc predict RUN --data {as_typed(folder)}` predicts it"
     if graph.num_features == 0:
         made = "--features structure` trains on features that are made of its edges"
-        return f"--features were not given; `lmc train --data {folder} {made}"
-    return f"`lmc train --data {folder}` trains on it"
+        return f"--features were not given; `lmc train --data {as_typed(folder)} {made}"
+    return f"`lmc train --data {as_typed(folder)}` trains on it"

@@ -291,7 +291,7 @@ class Graph(Topology):
         ...     Graph.open(f"{folder}/pair")
         Graph(2 nodes, 1 edge, 1 feature, 2 classes, directed)
         """
-        opened = storage.open_folder(Path(path))
+        opened = storage.open_folder(checks.path("path", path))
         try:
             graph = cls.from_csr(**saved.arguments(*opened))
             graph.remember_source({"name": str(Path(path).absolute())})
@@ -381,7 +381,7 @@ class Graph(Topology):
         if dtype == self.x.dtype:
             return self
         if dtype not in (torch.float32, torch.float64):
-            raise ArgumentError(f"dtype={dtype}: features are torch.float32 or torch.float64")
+            raise ArgumentError(f"dtype={dtype}: features are torch.float32 or torch.float64, on the CPU")
         return self._with_x(self.x.to(dtype), self.feature_names)
 
     def _with_x(self, x: Tensor, feature_names: tuple[str, ...] | None) -> Graph:

@@ -300,3 +300,10 @@ class Estimator(ABC):
                 shapes = f"{tuple(state[name].shape)}: must be {tuple(value.shape)}"
                 raise ArgumentError(f"state[{name!r}] has shape {shapes}")
         self._step = int(state["step"])
+
+
+def check_estimator(given: object) -> None:
+    """Raise ArgumentError unless it is an estimator."""
+    if not isinstance(given, Estimator):
+        hint = f"; {given.__name__}() makes one" if isinstance(given, type) else ", such as lmc.LMC()"
+        raise ArgumentError(f"estimator: {checks.shown(given)} is not an lmc.Estimator{hint}")

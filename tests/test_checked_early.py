@@ -2,6 +2,7 @@
 
 import pytest
 
+import lmc
 from commands import called, complaints, fails
 from lmc.runs.config import Config
 from lmc.runs.registry import METHODS, MODELS
@@ -33,6 +34,25 @@ def test_before_a_graph_is_loaded(tmp_path, monkeypatch, command, options, line)
 def test_what_is_right_passes(model, options):
     for method in (name for name, kind in METHODS.items() if kind.model in (None, model)):
         Config.of({"model": {"name": model, **options}, "method": {"name": method}}).check_values()
+
+
+def test_fewer_epochs_than_a_run_has(small, tmp_path, monkeypatch):
+    """Said of the run's files alone: before a graph is loaded, and before it is cut."""
+    folder, graph = tmp_path / "a", lmc.Graph.open(small)
+    model = lmc.GCN(graph.num_features, 4, graph.num_classes)
+    given = (graph, model, lmc.GAS(), 4)
+    lmc.fit(*given, epochs=3, out=folder)
+    monkeypatch.setattr(Config, "load_graph", lambda *_, **__: pytest.fail("a graph is loaded"))
+    monkeypatch.setattr("lmc.runs.fit.prepare_training", lambda *_, **__: pytest.fail("it is cut"))
+    line = f"{folder}: epochs=2: the run has 3 already; epochs count from its beginning"
+    assert fails(2, "train", "--resume", folder, "--epochs", 2, through=called) == f"lmc: {line}"
+    with pytest.raises(lmc.ArgumentError) as raised:
+        lmc.fit(*given, epochs=2, out=folder, resume=True)
+    assert str(raised.value) == line
+    for file in (folder / "checkpoints").iterdir():
+        file.unlink()
+    line = fails(1, "train", "--resume", folder, "--checkpoint", "none", through=called)
+    assert 'checkpoint="none" keeps nothing to go on from' in line
 
 
 def test_flags_that_cannot_matter(tmp_path):

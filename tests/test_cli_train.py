@@ -351,7 +351,7 @@ def test_a_loss_that_is_no_number_fails_the_run(small, tmp_path):
         (["--set", "model.layers=two"], "model.layers='two': must be an integer"),
         (["--set", "training.epochs=1.5"], "training.epochs=1.5: must be an integer"),
         (["--layers", "two"], "'two' is not a valid integer"),
-        (["--resume", "nowhere"], "not the folder of a run"),
+        (["--resume", "nowhere"], "nowhere: no such folder"),
         (["--epoch", "3"], "No such option"),
         (["missing.toml"], "missing.toml"),
         (["--set", "data.name=3"], "data.name=3: must be a string"),

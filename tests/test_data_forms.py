@@ -1,4 +1,4 @@
-"""Data as people have it: layouts, splits, libraries; and what is said of data that makes no sense."""
+"""Data as people have it: layouts, splits; and what is said of data that makes no sense."""
 
 import networkx
 import numpy as np
@@ -242,7 +242,7 @@ def test_features_made_of_edges_are_learned_from():
     graph = networkx.planted_partition_graph(4, 30, 0.3, 0.01, seed=0)
     for node, about in graph.nodes(data=True):
         about.update(y=about["block"], train_mask=node % 3 == 0, test_mask=node % 3 == 1)
-    made = lmc.Graph.from_networkx(graph)
+    made = lmc.Graph.from_networkx(graph, features=None)
     accuracy = {}
     for kind in ("structure", "degree"):
         torch.manual_seed(0)
@@ -301,95 +301,3 @@ def test_clusters_of_one_or_two_nodes_are_worth_a_word():
     with pytest.warns(UserWarning, match="parts=60: clusters of a graph of 90 nodes have fewer than 3 each"):
         lmc.fit(graph, lmc.GCN(4, 4, 2), lmc.GAS(), parts=60, parts_per_batch=20, epochs=1)
     lmc.fit(graph, lmc.GCN(4, 4, 2), lmc.GAS(), parts=30, parts_per_batch=10, epochs=1)
-
-
-# -- other libraries ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiDiGraph])
-def test_networkx(kind):
-    made = kind()
-    made.add_node("eve", x=[1.0, 2.0], size=5, team="red")
-    made.add_node("ann", x=[3.0, 4.0], size=6)
-    made.add_node("bob", x=[5.0, 6.0], size=7, team="blue", train_mask=True)
-    made.add_weighted_edges_from([("eve", "ann", 2.0), ("ann", "bob", 0.5), ("bob", "bob", 3.0)])
-    made.add_edge("bob", "eve")
-    graph = lmc.Graph.from_networkx(made, features=["x", "size"], label="team")
-    wanted = networkx.to_numpy_array(made, nodelist=["eve", "ann", "bob"]).T  # [target, source]
-    assert np.array_equal(graph.adjacency.to_dense().numpy(), wanted)
-    assert graph.x.tolist() == [[1, 2, 5], [3, 4, 6], [5, 6, 7]]
-    assert (graph.y.tolist(), graph.class_names) == ([1, -1, 0], ("blue", "red"))
-    assert (graph.id.tolist(), graph.train_mask.tolist()) == (["eve", "ann", "bob"], [False, False, True])
-    with pytest.raises(
-        lmc.ArgumentError, match=r"^task='regression': wants numbers; .* text, are for classes"
-    ):
-        lmc.Graph.from_networkx(made, label="team", task="regression")
-
-
-def test_networkx_without_anything_and_with_too_little():
-    path = networkx.path_graph(4)
-    path.add_node(4)
-    bare = lmc.Graph.from_networkx(path)
-    assert bare.num_nodes == 5
-    assert (bare.num_features, bare.num_classes, bare.id, bare.edge_weight) == (0, 0, None, None)
-    real = networkx.path_graph(3)
-    real.nodes[1]["y"] = 0.5
-    assert lmc.Graph.from_networkx(real).y.nan_to_num(9).tolist() == [9, 0.5, 9]
-    lacking = networkx.path_graph(2)
-    lacking.nodes[0]["x"] = [1.0]
-    for graph, message in (
-        (lacking, "node 1 has no attribute 'x', and others have"),
-        (_with("x", "red"), "the features of node 0 have type <U3: must be numbers"),
-        (_with("y", [0.5, [1.0]]), "the labels are not numbers of one shape"),
-        (networkx.Graph(), "has no nodes"),
-        ({}, "dict is not a graph of NetworkX"),
-    ):
-        with pytest.raises(lmc.GraphError, match=message):
-            lmc.Graph.from_networkx(graph)
-
-
-def _with(attribute, value):
-    graph = networkx.Graph()
-    graph.add_node(0, **{attribute: value})
-    return graph
-
-
-class DGLGraph:
-    """What a graph of DGL shows of itself, as far as it is read; DGL has no build for most machines."""
-
-    is_homogeneous = True
-
-    def __init__(self, ends, nodes, ndata, edata):
-        self.ends, self.nodes, self.ndata, self.edata = ends, nodes, ndata, edata
-
-    def edges(self):
-        return self.ends[0], self.ends[1]
-
-    def num_nodes(self):
-        return self.nodes
-
-
-def test_dgl():
-    mask = torch.tensor([1, 0, 1, 0], dtype=torch.uint8)
-    ndata = {
-        "feat": torch.eye(4),
-        "label": torch.tensor([0, 1, 1, 0]),
-        "train_mask": mask,
-        "_ID": torch.tensor([9, 8, 7, 6]),
-    }
-    weight = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
-    graph = lmc.Graph.from_dgl(DGLGraph(EDGES, 4, ndata, {"weight": weight}))
-    wanted = lmc.Graph(EDGES, torch.eye(4), ndata["label"], mask.bool(), edge_weight=weight[:, 0])
-    assert graph.adjacency.equal(wanted.adjacency)
-    assert (graph.y.tolist(), graph.train_mask.tolist()) == (wanted.y.tolist(), wanted.train_mask.tolist())
-    assert graph.id.tolist() == [9, 8, 7, 6]
-    homogeneous = DGLGraph(EDGES, 4, ndata, {"_TYPE": torch.tensor([2, 0, 1, 1])})
-    types = lmc.Graph(EDGES, edge_type=[2, 0, 1, 1]).edge_type
-    assert torch.equal(lmc.Graph.from_dgl(homogeneous).edge_type, types)
-    assert lmc.Graph.from_dgl(DGLGraph(EDGES, 9, {}, {})).num_nodes == 9
-    several = DGLGraph(EDGES, 4, {}, {})
-    several.is_homogeneous = False
-    with pytest.raises(lmc.GraphError, match="nodes or edges of several types"):
-        lmc.Graph.from_dgl(several)
-    with pytest.raises(lmc.GraphError, match="Data is not a graph of DGL"):
-        lmc.Graph.from_dgl(data_of())

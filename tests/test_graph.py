@@ -360,7 +360,11 @@ def test_edge_attr_follows_its_edges(tmp_path):
     ("edge_attr", "message"),
     [
         (torch.ones(2, 1), "edge_attr has shape (2, 1): must be (3, columns), one row per edge"),
-        (torch.tensor([[1.0], [float("nan")], [1.0]]), "edge_attr[1, 0] = nan: edge features must be finite"),
+        (
+            torch.tensor([[1.0], [float("nan")], [1.0]]),
+            "edge_attr[1, 0] = nan: edge features must be finite; "
+            "torch.as_tensor(edge_attr).nan_to_num(0, 0, 0) puts zeros there",
+        ),
     ],
 )
 def test_wrong_edge_attr_is_named(edge_attr, message):

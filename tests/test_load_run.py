@@ -42,6 +42,7 @@ def fit(model, folder, graph=GRAPH, estimator=None, **options):
 # -- what is given back -----------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:model. predicts 9 classes")
 @pytest.mark.parametrize("name", OURS)
 def test_a_model_of_ours(tmp_path, name):
     result = fit(OURS[name](), tmp_path / "a")
@@ -57,6 +58,7 @@ def test_a_model_of_ours(tmp_path, name):
 KINDS = ["GCN", "SAGE mean", "GIN", "GAT", "GATv2", "EdgeCNN", "GAT of edges", "PNA of edges, towers"]
 
 
+@pytest.mark.filterwarnings("ignore:model. predicts 4 classes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_of_a_model_of_pyg_are_those_of_the_plain_one(tmp_path, kind):
     """In a plain model of PyG by its own names, and in the one that the folder gives."""
@@ -151,7 +153,8 @@ def test_an_object_is_asked_for_and_taken(tmp_path):
     loaded = lmc.load_run(tmp_path / "a")
     assert len(loaded.metrics) == 2
     with pytest.raises(
-        lmc.RunError, match=r"its model was in memory: GNN; give it: lmc\.load_run\(folder, model="
+        lmc.ArgumentError,
+        match=r"its model was in memory: GNN; give it in Python: lmc\.load_run\(folder, model=",
     ):
         _ = loaded.model
     given = lmc.load_run(tmp_path / "a", model=own(8, 4))
@@ -162,7 +165,7 @@ def test_an_object_is_asked_for_and_taken(tmp_path):
     with pytest.raises(lmc.RunError, match=rule):
         lmc.load_run(tmp_path / "a", model=wrong)
     assert all(torch.equal(weight, before[name]) for name, weight in wrong.state_dict().items())
-    line = fails(1, "predict", tmp_path / "a", "--data", "synthetic", through=called)
+    line = fails(2, "predict", tmp_path / "a", "--data", "synthetic", through=called)
     assert "its model was in memory: GNN" in line
     resumed = fails(2, "train", "--resume", tmp_path / "a", "--data", "synthetic", through=called)
     assert "model.name='in memory: GNN': was an object of a script" in resumed
@@ -184,11 +187,12 @@ def test_a_function_of_ones_own(tmp_path, name, options):
     expected = lmc.predict(GRAPH, result.model)
     registry._OWN_MODELS.clear()  # as in another process
     with pytest.raises(
-        lmc.RunError, match=r"is code, and no file has it imported; name it: --model own_models:"
+        lmc.ArgumentError, match=r"is code, and no file has it imported; name it: --model own_models:"
     ):
         _ = lmc.load_run(tmp_path / "a").model
     assert torch.equal(lmc.load_run(tmp_path / "a", model=name).predict(GRAPH), expected)
-    with pytest.raises(lmc.RunError, match=r"its model is 'own_models:.*', not 'own_models:no_model'"):
+    rule = rf"its model is '{name}', not 'own_models:no_model'; name that: --model {name}"
+    with pytest.raises(lmc.ArgumentError, match=rule):
         _ = lmc.load_run(tmp_path / "a", model="own_models:no_model").model
 
 
@@ -200,7 +204,17 @@ def test_a_function_on_the_command_line(small, tmp_path):
     assert called(*begin, "--epochs", 2, "--out", tmp_path / "a").returncode == 0
     registry._OWN_MODELS.clear()
     for command in (["train", "--resume"], ["predict"]):
-        assert "is code, and no file" in "".join(called(*command, tmp_path / "a").stderr)
+        line = fails(2, *command, tmp_path / "a", through=called)
+        assert "is code, and no file has it imported; name it: --model own_models:make" in line
+    for wrong, rule in (
+        ("no_models:make", "model 'no_models:make': cannot be imported (No module named 'no_models')"),
+        ("own_models:mak", "model 'own_models:mak': cannot be imported"),
+        ("own_models:of_pyg", "its model is 'own_models:make', not 'own_models:of_pyg'; name that: --model"),
+        ("gcn", "model='gcn': must be module:function, such as mymodels:make"),
+    ):
+        # Before a graph is loaded: there is none of this name.
+        command = ["predict", tmp_path / "a", "--model", wrong, "--data", "none.npz"]
+        assert rule in fails(2, *command, through=called)
     assert "is code, and no file" in fails(2, "train", tmp_path / "a" / "config.toml", through=called)
     assert called("train", "--resume", tmp_path / "a", *own, "--epochs", 4, "--quiet").returncode == 0
     assert last_weights(tmp_path / "a") == last_weights(tmp_path / "straight")
@@ -460,7 +474,7 @@ def test_a_stranger_does_not_have_code_imported(tmp_path, monkeypatch):
         (tmp_path / "a" / "config.toml").write_text(before.replace('name = "gcn"', f'name = "{name}"'))
         for command in (["predict", "a"], ["train", "--resume", "a"], ["train", "a/config.toml"]):
             assert "is code, and no file has it imported" in called(*command, "--data", "synthetic").stderr
-        with pytest.raises(lmc.RunError, match="is code"):
+        with pytest.raises(lmc.ArgumentError, match="is code"):
             _ = lmc.load_run("a").model
 
 
@@ -472,5 +486,5 @@ def test_a_folder_that_is_none_of_a_run(tmp_path):
     with pytest.raises(lmc.RunError, match="there are no weights yet"):
         _ = lmc.load_run(tmp_path / "a").model
     shutil.rmtree(tmp_path / "a")
-    with pytest.raises(lmc.ArgumentError, match="not the folder of a run"):
+    with pytest.raises(lmc.ArgumentError, match="no such folder"):
         lmc.load_run(tmp_path / "a")

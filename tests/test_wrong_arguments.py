@@ -1,5 +1,7 @@
 """What people give by mistake is one line; what surrounds a call does not change its result."""
 
+import warnings
+
 import pytest
 import torch
 from torch_geometric.nn import GCNConv, GraphSAGE
@@ -8,6 +10,7 @@ import lmc
 from commands import called as run_here
 from commands import fails
 from lmc.cli.train import _say
+from lmc.runs.config import Config
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +109,21 @@ def test_options_of_fit(graph, model, options, line):
     assert str(raised.value) == line
 
 
+def test_another_number_of_classes_than_the_graph_has(graph):
+    def trained(classes, graph=graph):
+        lmc.fit(graph, lmc.GCN(8, 8, classes), lmc.GAS(), parts=4, epochs=1)
+
+    with pytest.raises(lmc.ArgumentError, match=r"^model: predicts 9 columns; the graph's labels need 10$"):
+        trained(9)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.resetwarnings()  # as outside of tests: the same line is said once
+        trained(12)
+    rule = "where there are 12, num_classes=12 of the graph says so"
+    line = f"model: predicts 12 classes, and the graph has 10; {rule}"
+    assert [str(each.message) for each in said] == [line]
+    trained(12, lmc.Graph.from_pyg(graph.to_pyg(), num_classes=12))
+
+
 def test_a_model_of_which_nothing_is_trained(graph):
     model = lmc.GCN(graph.num_features, 8, graph.num_classes).requires_grad_(False)
     with pytest.raises(lmc.ArgumentError, match=r"^model: has no parameter with requires_grad=True"):
@@ -126,6 +144,25 @@ def test_one_batch_in_the_place_of_several(graph, model):
         lmc.ArgumentError, match=r"^batches: Batch is not iterable; must be a list of batches"
     ):
         lmc.gradient_error(graph, model, estimator, graph.batch([0]))
+
+
+def test_what_is_no_estimator_or_no_batches(graph, model):
+    with pytest.raises(
+        lmc.ArgumentError, match=r"^estimator: 'lmc' is not an lmc.Estimator, such as lmc.LMC"
+    ):
+        lmc.gradient_error(graph, model, "lmc", [])
+    with pytest.raises(lmc.ArgumentError, match=r"^items=3: must be batches, such as of lmc.batches"):
+        list(lmc.prefetch(3))
+
+
+def test_a_command_that_is_suggested_can_be_typed(tmp_path, monkeypatch):
+    """Also where a name has a space."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my edges.csv").write_text("source,target\na,b\n")
+    line = fails(2, "inspect", "my edges.csv", through=run_here)
+    assert "`lmc import 'my edges.csv' --out FOLDER`" in line
+    done = run_here("import", "my edges.csv", "--out", "my graph")
+    assert "`lmc predict RUN --data 'my graph'` predicts it" in done.stdout
 
 
 def test_a_model_that_is_called_as_those_of_pyg(graph, model):
@@ -174,12 +211,29 @@ def test_the_last_line_breaks_between_words(monkeypatch, capsys):
         assert (len(said), " ".join(map(str.strip, said))) == (lines, line)
 
 
+def test_a_name_that_is_too_long_for_a_folder(graph, model):
+    with pytest.raises(lmc.RunError, match=r"^a+: cannot be written to \(File name too long"):
+        lmc.fit(graph, model, lmc.LMC(), parts=4, epochs=1, out="a" * 300)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_a_graph_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(Config, "load_graph", lambda *_, **__: pytest.fail("a graph is loaded"))
+    (tmp_path / "file").touch()
+    line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "file" / "a", through=run_here)
+    assert line == f"lmc: {tmp_path / 'file' / 'a'}: cannot be written to (Not a directory)"
+    monkeypatch.setattr("lmc.files.os.access", lambda place, _: place != tmp_path)  # root may write anywhere
+    line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "new" / "a", through=run_here)
+    assert line == f"lmc: {tmp_path / 'new' / 'a'}: cannot be written to (closed to writing)"
+
+
 @pytest.mark.parametrize("wrong", ["", "/tmp/a\0b", 3])
 def test_paths_that_name_nothing(graph, model, wrong):
     with pytest.raises(lmc.ArgumentError, match=r"out=.*: must be a path"):
         lmc.fit(graph, model, lmc.LMC(), parts=4, epochs=1, out=wrong)
     with pytest.raises(lmc.ArgumentError, match=r"path=.*: must be a path"):
         graph.save(wrong)
+    with pytest.raises(lmc.ArgumentError, match=r"path=.*: must be a path"):
+        lmc.Graph.open(wrong)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import site
@@ -44,6 +45,15 @@ def read_text_bytes(file: Path) -> bytes:
     if len(content) > LARGEST_TEXT:
         raise OSError(f"larger than {LARGEST_TEXT >> 20} MB")
     return content
+
+
+def check_writable(folder: Path) -> None:
+    """Raise OSError where no file can be made in a folder, or the folder itself not."""
+    existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "closed to writing", str(existing))
 
 
 def sync(file: Path) -> None:

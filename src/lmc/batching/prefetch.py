@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from lmc import checks
+from lmc.errors import ArgumentError
+
 Item = TypeVar("Item")
 
 
@@ -26,6 +29,8 @@ def prefetch(items: Iterable[Item], prepare: Callable[[Item], object] | None = N
     >>> list(prefetch("abc"))
     ['a', 'b', 'c']
     """
+    if not isinstance(items, Iterable):
+        raise ArgumentError(f"items={checks.shown(items)}: must be batches, such as of lmc.batches(...)")
     source, end = iter(items), object()
 
     def following() -> Item | object:

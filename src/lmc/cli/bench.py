@@ -23,7 +23,7 @@ from lmc.cli.paths import FILE
 def command(
     data: str, root: str | None, rounds: int, quick: bool, out: Path | None, old: Path | None
 ) -> None:
-    """Time an epoch of every method against PyG's full batch, in one run."""
+    """Time an epoch of every method beside PyG's full batch."""
     from rich.console import Console
 
     from lmc.bench import run, tables

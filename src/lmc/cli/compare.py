@@ -10,7 +10,7 @@ import click
 
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
-from lmc.cli.paths import FOLDER, free_folder
+from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
@@ -42,7 +42,7 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Train several methods from the same start on the same batches, and say how they did."""
+    """Train several methods from one start on the same batches. Then say how they did."""
     from rich.console import Console
 
     from lmc.runs.display import display_of
@@ -89,7 +89,7 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
     }
     results = train_each(runs, out, graph, lambda name: watching(console, quiet, False, name))
     if results is None:
-        end_interrupted(f"`lmc compare --resume {out}` goes on")
+        end_interrupted(f"`lmc compare --resume {as_typed(out)}` goes on")
     target, rows = comparison.compare(results, asked.target)
     if seeds > 1:
         rows = comparison.over_seeds(

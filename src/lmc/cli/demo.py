@@ -15,7 +15,7 @@ from lmc.cli.paths import FOLDER, free_folder
 @click.option("--epochs", default=20, show_default=True, help="How often every cluster is visited.")
 @click.option("--out", type=FOLDER, default=None, help="Folder; by default a new one under runs/.")
 def command(epochs: int, out: Path | None) -> None:
-    """Train a GCN on the embedded graph by full batch, GAS and LMC, and compare them."""
+    """Train a GCN by full batch, GAS and LMC, and compare them. The graph is the embedded one."""
     from rich.console import Console
 
     from lmc.runs.comparison import Asked

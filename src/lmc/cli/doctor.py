@@ -15,7 +15,7 @@ SIGNS = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "-"}
 @click.option("--out", type=FILE, default=None, help="Keep what was found as JSON, for a report of a fault.")
 @click.pass_context
 def command(context: click.Context, out: Path | None) -> None:
-    """Say what this machine has, and check that everything works on it; ends with 1 if something does not.
+    """Say what this machine has, and check that all works on it. Ends with 1 if something does not.
 
     Every kernel is compared with its plain twin, a step of every method with the same step by plain kernels;
     then follow a short training, and the time of an epoch beside PyG's.

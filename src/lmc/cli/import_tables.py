@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lmc
-from lmc.cli.paths import FILE, FOLDER
+from lmc.cli.paths import FILE, FOLDER, as_typed
 from lmc.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def command(
     task: Any,
     out: Path,
 ) -> None:
-    """Make a graph of CSV or Parquet files, each with a line of names.
+    """Make a graph of CSV or Parquet files. Each has a line of names.
 
     EDGES has a row per edge: columns source and target (or src and dst, from and to; else the first two), and
     perhaps weight and edge_type. In the other files a column id (or node; else the first) says which node a
@@ -51,8 +51,8 @@ def command(
 def _use(graph: Graph, folder: Path) -> str:
     """What can be done with it."""
     if not bool(graph.train_mask.any()):
-        return f"`lmc predict RUN --data {folder}` predicts it"
+        return f"`lmc predict RUN --data {as_typed(folder)}` predicts it"
     if graph.num_features == 0:
         made = "--features structure` trains on features that are made of its edges"
-        return f"--features were not given; `lmc train --data {folder} {made}"
-    return f"`lmc train --data {folder}` trains on it"
+        return f"--features were not given; `lmc train --data {as_typed(folder)} {made}"
+    return f"`lmc train --data {as_typed(folder)}` trains on it"

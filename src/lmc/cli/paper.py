@@ -31,7 +31,7 @@ from lmc.cli.paths import FOLDER
 @click.option("--quick", is_flag=True, help="As little as shows that it works.")
 @click.option("--out", type=FOLDER, default=Path("results"), show_default=True, help="Where files go.")
 def command(name: str | None, listed: bool, everything: bool, out: Path, **scale: Any) -> None:
-    """Run an experiment of the paper, and put its numbers beside the paper's."""
+    """Run an experiment of the paper beside the paper's numbers."""
     from rich.console import Console
 
     from lmc.paper.experiments import EXPERIMENTS

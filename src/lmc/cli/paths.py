@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,15 @@ class _Named(click.Path):
 
 FOLDER = _Named(path_type=Path, file_okay=False)
 FILE = _Named(path_type=Path, dir_okay=False)
+
+
+def as_typed(path: Path) -> str:
+    """A path as a shell takes it, within a command that is suggested.
+
+    >>> as_typed(Path("my graph"))
+    "'my graph'"
+    """
+    return shlex.quote(str(path))
 
 
 def free_folder(name: str) -> Path:

@@ -18,16 +18,19 @@ from lmc.cli.paths import FILE, FOLDER
 @click.option("--data", type=DATA, help="Name or path of a graph; by default that of the run.")
 @click.option("--root", default=None, help="Folder to look for it in.")
 @click.option("--nodes", type=FILE, default=None, help="File of ids, one a line; by default all nodes.")
-@click.option("--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help="File.")
+@click.option(
+    "--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help=".parquet, .csv or .npz."
+)
 @click.option("--model", default=None, help="module:function that made the model, if it was one of yours.")
 def command(
     run: Path, data: str | None, root: str | None, nodes: Path | None, out: Path, model: str | None
 ) -> None:
-    """Predict nodes of a graph, which needs no labels, with a run's best weights: .parquet, .csv or .npz."""
+    """Predict nodes of a graph with the best weights of a run. The graph needs no labels."""
     from lmc.runs.predictions import check_suffix, nodes_in_file, write_predictions
 
     check_suffix(out)
     loaded = lmc.load_run(run, model)
+    _ = loaded.model  # what is wrong with it is said before a graph is loaded
     graph = loaded.load_graph(data, root)
     if data is not None and loaded.settings.get("data", {}).get("features") == "structure":
         text = "data.features=structure says where a node is in the graph of the run, and nothing in another"

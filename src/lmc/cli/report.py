@@ -18,7 +18,7 @@ from lmc.cli.paths import FILE, FOLDER
     help="File; by default report.html in the run's folder, of several folders comparison.html here.",
 )
 def command(runs: tuple[Path, ...], out: Path | None) -> None:
-    """Write one HTML page about runs, folders of several seeds or methods, or a search."""
+    """Write one HTML page about runs, comparisons or a search. Folders of several seeds are runs."""
     from lmc.report import write_report
     from lmc.report.reported_run import run_folders
     from lmc.report.study_page import write_study_page

@@ -11,7 +11,7 @@ import click
 
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
-from lmc.cli.paths import FOLDER, free_folder
+from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.settings import SEEDS_FLAG, check_flags_of_method, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
@@ -103,7 +103,7 @@ def _train_seeds(
     configs = seeded(config, count)
     results = train_each(configs, folder, config.load_graph(), watch)
     if results is None:
-        end_interrupted(f"the same command with --out {folder} goes on")
+        end_interrupted(f"the same command with --out {as_typed(folder)} goes on")
     seeds = summarised(configs, list(results.values()))
     write_seeds(folder, seeds)
     page = write_report([folder / name for name in configs], folder / "report.html")
@@ -148,7 +148,7 @@ def _afterwards(config: Config, folder: Path) -> str:
     """What can become of a run that was interrupted."""
     if config.training["checkpoint"] == "none":
         return f"{folder} keeps no checkpoint, so the run cannot go on; its best weights are there"
-    return f"`lmc train --resume {folder}` goes on"
+    return f"`lmc train --resume {as_typed(folder)}` goes on"
 
 
 def _name(config: Config) -> str:
@@ -168,7 +168,7 @@ def _show(result: Result, folder: Path) -> None:
     if result.history and result.batches is not None:
         _say(f"batches: {result.batches}")
     if result.stopped != "interrupted":
-        _say(f"{result.stopped}: {folder}; `lmc report {folder}` shows it")
+        _say(f"{result.stopped}: {folder}; `lmc report {as_typed(folder)}` shows it")
 
 
 def _say(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lmc.cli.paths import FOLDER, free_folder
+from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.settings import check_flags_of_method, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.runs.registry import METHODS
@@ -74,7 +74,7 @@ def command(
     )
     page = write_study_page(folder, folder / "report.html")
     if any(trial.state == "running" for trial in study.trials):
-        end_interrupted(f"the same command with --out {folder} goes on")
+        end_interrupted(f"the same command with --out {as_typed(folder)} goes on")
     if not quiet:
         _show(study, folder)
         print(f"report: {page}")
@@ -99,4 +99,4 @@ def _show(study: Study, folder: Path) -> None:
         return
     test = "" if study.best.test is None else f", test {study.best.test:.4f}"
     print(f"best of {len(study.trials)} trials: {study.metric} val {study.best.val:.4f}{test}")
-    print(f"`lmc train {folder / 'best.toml'}` trains with its settings")
+    print(f"`lmc train {as_typed(folder / 'best.toml')}` trains with its settings")

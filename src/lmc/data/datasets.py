@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import warnings
 import zipfile
 import zlib
@@ -180,7 +181,7 @@ def _is_path(name: str) -> bool:
 def _not_found(name: str, root: str | Path | None) -> str:
     path = expanded(Path(name))
     if path.is_file() and {".csv", ".tsv", ".parquet"} & {*path.suffixes}:
-        rule = f"`lmc import {name} --out FOLDER`, or lmc.read_tables, makes a graph of tables"
+        rule = f"`lmc import {shlex.quote(name)} --out FOLDER`, or lmc.read_tables, makes a graph of tables"
         return f"{name}: a table, not a graph; {rule}"
     if _is_path(name) or path.exists():
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"

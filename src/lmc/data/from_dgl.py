@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ def arguments(graph: Any) -> dict[str, Any]:
         raise GraphError(f"graph: has nodes or edges of several types; {rule}")
     source, target = graph.edges()
     found = {argument: _first_of(graph.ndata, names) for argument, names in _NAMES.items()}
+    _say_unread(graph.ndata, found)
     if found["x"] is None and found["y"] is None:  # then nothing else says how many nodes there are
         found["y"] = torch.full((graph.num_nodes(),), -1)
     masks = {mask: graph.ndata[mask].bool() for mask in MASKS if mask in graph.ndata}
@@ -32,6 +34,19 @@ def arguments(graph: Any) -> dict[str, Any]:
     found["edge_weight"] = None if weight is None else weight.reshape(-1)
     found["edge_type"] = _first_of(graph.edata, _TYPE)
     return {"edge_index": torch.stack([source, target]), **found, **masks}
+
+
+def _say_unread(ndata: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Warn where features or labels may be there under a name of which nothing is known."""
+    read = [*MASKS, *(name for names in _NAMES.values() for name in names)]
+    unread = [repr(name) for name in ndata if name not in read]
+    for argument, what in (("x", "features"), ("y", "labels")):
+        if found[argument] is None and unread:
+            names = ", ".join(_NAMES[argument])
+            text = (
+                f"graph: ndata has none of {names}, so there are no {what}; {', '.join(unread)} is not read"
+            )
+            warnings.warn(text, stacklevel=4)
 
 
 def _first_of(data: Mapping[str, Any], names: tuple[str, ...]) -> Any:

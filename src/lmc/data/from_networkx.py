@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,23 +14,30 @@ from lmc.data.splits import MASKS
 from lmc.errors import GraphError
 from lmc.files import one_line
 
+SHOWN = 5
+"""The most attributes that a warning names."""
 
-def arguments(graph: Any, features: str | Sequence[str], label: str, weight: str) -> dict[str, Any]:
+
+def arguments(
+    graph: Any, features: str | Sequence[str] | None, label: str | None, weight: str
+) -> dict[str, Any]:
     """The arguments of `Graph`; see `Graph.from_networkx`."""
     if not all(hasattr(graph, name) for name in ("nodes", "edges", "is_directed")):
         raise GraphError(f"graph: {type(graph).__name__} is not a graph of NetworkX")
     nodes = dict(graph.nodes(data=True))
     if not nodes:
         raise GraphError("graph: has no nodes; a graph needs a node or more")
+    columns = [features] if isinstance(features, str) else list(features or ())
+    _say_missing(nodes, columns, label)
     number = {name: place for place, name in enumerate(nodes)}
     edges = [(number[a], number[b], about.get(weight)) for a, b, about in graph.edges(data=True)]
     if not graph.is_directed():
         edges += [(b, a, given) for a, b, given in edges if a != b]
-    y, class_names = _labels([about.get(label) for about in nodes.values()])
+    y, class_names = _labels([None if label is None else about.get(label) for about in nodes.values()])
     return {
         "edge_index": np.array([edge[:2] for edge in edges], dtype=np.int64).reshape(-1, 2).T,
         "edge_weight": _weights([edge[2] for edge in edges]),
-        "x": _features(nodes, [features] if isinstance(features, str) else list(features)),
+        "x": _features(nodes, columns),
         "y": y,
         "class_names": class_names,
         "id": _ids(list(nodes)),
@@ -39,6 +47,19 @@ def arguments(graph: Any, features: str | Sequence[str], label: str, weight: str
             if any(mask in about for about in nodes.values())
         },
     }
+
+
+def _say_missing(nodes: dict[Any, dict[str, Any]], features: list[str], label: str | None) -> None:
+    """Warn where no node has any of the attributes that are to be features, or labels."""
+    known = {name: None for about in nodes.values() for name in about if name not in MASKS}  # in their order
+    asked = {"features": features, "label": [] if label is None else [label]}
+    lacking = {kind: names for kind, names in asked.items() if names and not known.keys() & set(names)}
+    if lacking:
+        names = " or ".join(repr(name) for names in lacking.values() for name in names)
+        without = " and ".join(f"no {kind.removesuffix('s')}s" for kind in lacking)
+        others = f" (of {', '.join(map(repr, list(known)[:SHOWN]))})" if known else ""
+        advice = f"{' and '.join(f'{kind}=' for kind in lacking)} may name others{others}, or be None"
+        warnings.warn(f"graph: no node has {names}, so there are {without}; {advice}", stacklevel=4)
 
 
 def _weights(weights: list[Any]) -> list[float] | None:

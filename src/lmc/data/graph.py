@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +12,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks
-from lmc.data import from_dgl, from_networkx, hetero, rules, storage
+from lmc.data import from_dgl, from_networkx, hetero, rules, saved, storage
 from lmc.data.batch import Batch
-from lmc.data.edges import GivenEdges, GraphEdges, in_either_direction
+from lmc.data.edges import GivenEdges, GraphEdges
 from lmc.data.made_features import Made, made_features
-from lmc.data.nodes import GivenNodes, Nodes
-from lmc.data.pyg import OF_EDGES, check_data, check_roles, to_data, union
-from lmc.data.splits import MASKS, Role
+from lmc.data.nodes import GivenNodes, Nodes, columns_of
+from lmc.data.origin import Origin
+from lmc.data.pyg import check_data, check_roles, to_data, union
+from lmc.data.splits import Role
+from lmc.data.topology import Topology
 from lmc.errors import ArgumentError, GraphError
-from lmc.sparse import CSR
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-class Graph:
+class Graph(Topology):
     """One graph with its features, labels and split, on the CPU.
 
     Edges mean what they mean in PyG:
@@ -73,8 +73,6 @@ class Graph:
     [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     """
 
-    adjacency: CSR
-    """(nodes, nodes), row i: the sources of the messages that node i receives."""
     x: Tensor
     """(nodes, features) float32 or float64."""
     y: Tensor
@@ -82,10 +80,6 @@ class Graph:
     train_mask: Tensor
     val_mask: Tensor
     test_mask: Tensor
-    edge_attr: Tensor | None
-    """(edges, columns) in the order of `adjacency`, or None."""
-    edge_type: Tensor | None
-    """(edges,) int32 or int64 in the order of `adjacency`, or None."""
     task: rules.Task
     num_classes: int
     """The width of a prediction: classes, labels, or targets; 0 where nothing is known of them."""
@@ -161,7 +155,7 @@ class Graph:
         self.x, self.y, self.train_mask, self.val_mask, self.test_mask = nodes[:5]
         self.task, self.num_classes, self.id, self.class_names, self.feature_names = nodes[5:]
 
-    # -- PyG in, PyG out -------------------------------------------------------------------------
+    # -- of other libraries, and for PyG -----------------------------------------------------------
 
     @classmethod
     def from_pyg(
@@ -244,15 +238,13 @@ class Graph:
         """`torch_geometric.data.Data`, edges in the order of targets, then sources; all of it copied."""
         return to_data(self)
 
-    # -- other libraries -------------------------------------------------------------------------
-
     @classmethod
     def from_networkx(
         cls,
         graph: Any,
         *,
-        features: str | Sequence[str] = "x",
-        label: str = "y",
+        features: str | Sequence[str] | None = "x",
+        label: str | None = "y",
         weight: str = "weight",
         task: rules.Task | None = None,
         num_classes: int | None = None,
@@ -261,14 +253,14 @@ class Graph:
 
         Args:
             graph: the graph; `train_mask`, `val_mask` and `test_mask` of its nodes are the split.
-            features: one attribute of the nodes or several, numbers or lists of numbers.
-            label: an attribute of the nodes; text is a class. A node that has none is unlabelled.
+            features: one attribute of the nodes or several, numbers or lists of numbers; None for none.
+            label: an attribute of the nodes; text is a class. None for none; a node without is unlabelled.
             weight: an attribute of the edges.
             task: the labels' kind; None takes it from their type and shape.
             num_classes: None for as many as occur.
 
         >>> import networkx
-        >>> Graph.from_networkx(networkx.karate_club_graph(), label="club").class_names
+        >>> Graph.from_networkx(networkx.karate_club_graph(), features=None, label="club").class_names
         ('Mr. Hi', 'Officer')
         """
         given = from_networkx.arguments(graph, features, label, weight)
@@ -279,23 +271,14 @@ class Graph:
         """From a homogeneous graph of DGL: feat, label and masks of `ndata`, weight of `edata`."""
         return cls(**from_dgl.arguments(graph), task=task, num_classes=num_classes)
 
-    # -- a folder on disk ------------------------------------------------------------------------
+    # -- a folder on disk; where it is from --------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write a folder: `graph.json` and one `.npy` per array.
 
         It appears whole or not at all; a graph that is there already is replaced.
         """
-        arrays = {"indptr": self.adjacency.indptr, "indices": self.adjacency.indices}
-        arrays |= {name: getattr(self, name) for name in ("x", "y", *MASKS)}
-        arrays |= {name: getattr(self, name) for name in OF_EDGES if getattr(self, name) is not None}
-        about: dict[str, Any] = {"task": self.task, "num_classes": self.num_classes}
-        for names in ("class_names", "feature_names"):
-            if getattr(self, names) is not None:
-                about[names] = list(getattr(self, names))
-        named = {} if self.id is None else {"id": self.id}
-        content = {name: array.numpy() for name, array in arrays.items()} | named
-        storage.save(checks.path("path", path), about, content)
+        storage.save(checks.path("path", path), *saved.content(self))
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
@@ -308,14 +291,9 @@ class Graph:
         ...     Graph.open(f"{folder}/pair")
         Graph(2 nodes, 1 edge, 1 feature, 2 classes, directed)
         """
-        about, arrays = storage.open_folder(Path(path))
-        given: dict[str, Any] = dict(arrays)
+        opened = storage.open_folder(checks.path("path", path))
         try:
-            given |= {names: about.get(names) for names in ("class_names", "feature_names")}
-            width = (
-                about["num_classes"] or None
-            )  # where it is 0, there are no labels that would say otherwise
-            graph = cls.from_csr(**given, task=about["task"], num_classes=width)
+            graph = cls.from_csr(**saved.arguments(*opened))
             graph.remember_source({"name": str(Path(path).absolute())})
             return graph
         except (GraphError, ArgumentError) as error:
@@ -323,14 +301,11 @@ class Graph:
         except (KeyError, TypeError) as error:  # a header without these entries
             raise GraphError(f"{path}: not a graph folder ({error})") from None
 
-    # -- where it is from ------------------------------------------------------------------------
-
-    _source: dict[str, Any] | None = None
-    _as_loaded: list[tuple[CSR | Tensor | None, int]] | None = None
+    _origin: Origin | None = None
 
     def remember_source(self, given: dict[str, Any]) -> None:
         """Keep what `lmc.load` was given."""
-        self._source, self._as_loaded = given, self._versions()
+        self._origin = Origin(given, self)
 
     @property
     def source(self) -> dict[str, Any] | None:
@@ -344,80 +319,14 @@ class Graph:
         >>> graph.source is None
         True
         """
-        before, now = self._as_loaded or [], self._versions()
-        same = len(before) == len(now) and all(
-            one is other and version == other_version
-            for (one, version), (other, other_version) in zip(before, now, strict=True)
-        )
-        return self._source if same else None
-
-    def _versions(self) -> list[tuple[CSR | Tensor | None, int]]:
-        """Its arrays, and how often each was changed in place."""
-        of_nodes = (self.x, self.y, self.train_mask, self.val_mask, self.test_mask)
-        arrays = (*of_nodes, self.edge_attr, self.edge_type)
-        return [(self.adjacency, 0), *((array, 0 if array is None else array._version) for array in arrays)]
+        return None if self._origin is None else self._origin.of(self)
 
     # -- what it is ------------------------------------------------------------------------------
-
-    @property
-    def num_nodes(self) -> int:
-        """How many nodes there are."""
-        return self.adjacency.shape[0]
-
-    @property
-    def num_edges(self) -> int:
-        """How many messages one aggregation sends: an undirected edge counts twice."""
-        return self.adjacency.num_entries
 
     @property
     def num_features(self) -> int:
         """The width of `x`."""
         return self.x.shape[1]
-
-    @property
-    def edge_weight(self) -> Tensor | None:
-        """(edges,) in the order of `adjacency`, or None where every weight is one."""
-        return self.adjacency.values
-
-    @cached_property
-    def transposed(self) -> CSR:
-        """(nodes, nodes), row j: the targets of node j's messages; `adjacency` itself if undirected."""
-        return self.adjacency.transpose()
-
-    @property
-    def is_undirected(self) -> bool:
-        """Whether every edge has its reverse, with the same weight."""
-        return self.transposed is self.adjacency
-
-    @cached_property
-    def numbered_edges(self) -> CSR:
-        """(nodes, nodes) the adjacency with the number of each edge, its place in `edge_attr`, as value."""
-        return self.adjacency.with_values(torch.arange(self.num_edges))
-
-    @cached_property
-    def num_edge_types(self) -> int:
-        """One more than the largest of `edge_type`; GraphError where edges have no type."""
-        if self.edge_type is None:
-            raise GraphError("edge_type: the graph has none; convolutions of typed edges need it")
-        return int(self.edge_type.max()) + 1 if self.num_edges else 1
-
-    @cached_property
-    def neighbours(self) -> CSR:
-        """(nodes, nodes), row i: the other nodes that send to i or receive from it.
-
-        Values are how often they do, the more frequent of the two; None where it is always once.
-        """
-        return in_either_direction(self.adjacency, self.transposed)
-
-    @cached_property
-    def sources(self) -> CSR:
-        """(nodes, nodes), row i: the other nodes that send to i; values as in `neighbours`."""
-        return self.neighbours if self.is_undirected else in_either_direction(self.adjacency, self.adjacency)
-
-    @cached_property
-    def degrees(self) -> Tensor:
-        """(nodes,) how many neighbours each node has, each counted as often as `neighbours` says."""
-        return self.neighbours.row_counts()
 
     def batch(self, nodes: Any, scale: float = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set.
@@ -458,13 +367,10 @@ class Graph:
         >>> pair.select_features(["b", "a"]).x.tolist()
         [[2.0, 1.0], [4.0, 3.0]]
         """
-        known = {name: column for column, name in enumerate(self.feature_names or ())}
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise GraphError(f"has no feature {checks.shown(missing[0])}")
+        columns = columns_of(names, self.feature_names or ())
         if tuple(names) == self.feature_names:
             return self
-        return self._with_x(self.x[:, [known[name] for name in names]], feature_names=tuple(names))
+        return self._with_x(self.x[:, columns], feature_names=tuple(names))
 
     def to(self, dtype: torch.dtype) -> Graph:
         """The graph with features of another type, float32 or float64; itself where they have it.
@@ -475,7 +381,7 @@ class Graph:
         if dtype == self.x.dtype:
             return self
         if dtype not in (torch.float32, torch.float64):
-            raise ArgumentError(f"dtype={dtype}: features are torch.float32 or torch.float64")
+            raise ArgumentError(f"dtype={dtype}: features are torch.float32 or torch.float64, on the CPU")
         return self._with_x(self.x.to(dtype), self.feature_names)
 
     def _with_x(self, x: Tensor, feature_names: tuple[str, ...] | None) -> Graph:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lmc import checks
 from lmc.data import rules, splits
 from lmc.data.ids import original_ids
 from lmc.errors import GraphError
@@ -24,6 +25,15 @@ def classes_of_text(labels: Sequence[str | None]) -> tuple[NDArray[np.int64], li
     names = sorted({label for label in labels if label is not None})
     number: dict[str | None, int] = {name: place for place, name in enumerate(names)}
     return np.array([number.get(label, -1) for label in labels], dtype=np.int64), names
+
+
+def columns_of(names: Sequence[str], feature_names: Sequence[str]) -> list[int]:
+    """Where these features are; GraphError where one is not there."""
+    known = {name: column for column, name in enumerate(feature_names)}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise GraphError(f"has no feature {checks.shown(missing[0])}")
+    return [known[name] for name in names]
 
 
 class Nodes(NamedTuple):

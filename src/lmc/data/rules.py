@@ -124,7 +124,8 @@ def finite(name: str, array: Tensor, rule: str) -> Tensor:
     array = array if array.dtype == torch.float64 else array.float()
     # A finite sum proves every term finite, and takes no memory; the rest is for the message.
     if not bool(torch.isfinite(array.sum())):
-        _reject(name, array, ~torch.isfinite(array), rule)
+        advice = f"torch.as_tensor({name}).nan_to_num(0, 0, 0) puts zeros there"
+        _reject(name, array, ~torch.isfinite(array), f"{rule}; {advice}")
     return array
 
 

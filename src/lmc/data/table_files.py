@@ -144,7 +144,7 @@ class Table:
         import pyarrow
 
         column = self.column(name)
-        self._require_all(name, column, "numbers must not be missing")
+        self._require_all(name, column, "numbers must not be missing; write some, as pandas' fillna(0) does")
         if len(column) == 0:
             return np.zeros(0)
         kind, width = column.type, None

@@ -28,8 +28,9 @@ from lmc.estimators.losses import Loss, loss_of
 from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
+from lmc.nn.fitting import layer_widths
 from lmc.nn.fixed_order import first_compiled
-from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
+from lmc.nn.model import LayerWidths, LinearLayer, Model
 from lmc.precision import Precision, check_precision, warn_if_slow
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
@@ -299,3 +300,10 @@ class Estimator(ABC):
                 shapes = f"{tuple(state[name].shape)}: must be {tuple(value.shape)}"
                 raise ArgumentError(f"state[{name!r}] has shape {shapes}")
         self._step = int(state["step"])
+
+
+def check_estimator(given: object) -> None:
+    """Raise ArgumentError unless it is an estimator."""
+    if not isinstance(given, Estimator):
+        hint = f"; {given.__name__}() makes one" if isinstance(given, type) else ", such as lmc.LMC()"
+        raise ArgumentError(f"estimator: {checks.shown(given)} is not an lmc.Estimator{hint}")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
-from lmc.estimators.estimator import Estimator
+from lmc.estimators.estimator import Estimator, check_estimator
 from lmc.estimators.halo import HaloPolicy
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import Model
@@ -77,6 +77,7 @@ def gradient_error(
     >>> lmc.gradient_error(graph, model, estimator, everything)["total"] < 1e-5
     True
     """
+    check_estimator(estimator)
     if getattr(estimator, "model", None) is not model or estimator.graph is not graph:
         raise ArgumentError(f"{type(estimator).__name__}: not bound to this model and graph")
     parts = _parts(model)

@@ -17,9 +17,11 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.subgraph import heard, subgraph
-from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of, weight_type
+from lmc.nn.fitting import check_model, in_type_of
+from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.module_context import computing_in, evaluation_mode, without_autocast
 from lmc.nn.rows import Rows
+from lmc.nn.weights import weight_type
 from lmc.precision import Precision, check_precision, computed_type
 from lmc.sparse import CSR
 

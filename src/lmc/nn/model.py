@@ -32,6 +32,7 @@ from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
 from lmc.nn.recipe import Recipe
 from lmc.nn.rows import Rows
+from lmc.nn.weights import weight_type
 
 if TYPE_CHECKING:
     from lmc.data.batch import Batch
@@ -354,47 +355,3 @@ class Model(nn.Module):
             z = layer.of_rows(graph, slice(None), messages[-1], read, rows)
         seen = [*(messages[place - 1] for place in self.jumped_to), z]
         return self.read(seen, Rows(nodes, (seed, 0, len(self.layers) + 1)))
-
-
-def check_model(model: object) -> None:
-    """Raise ArgumentError unless it is a model of ours."""
-    if not isinstance(model, Model):
-        hint = (
-            "such as lmc.GCN; lmc.from_pyg(model) wraps PyG's own, lmc.GNN(layers=[...]) takes convolutions"
-        )
-        raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
-
-
-def weight_type(model: Model) -> torch.dtype | None:
-    """Of which type all its weights are, or None."""
-    types = {parameter.dtype for parameter in model.parameters()}
-    return types.pop() if len(types) == 1 else None
-
-
-def in_type_of(model: Model, graph: Graph) -> Graph:
-    """The graph with features of the type of the model's weights; itself where they agree.
-
-    >>> import lmc
-    >>> double = lmc.Graph([[0], [1]], torch.ones(2, 3).double())
-    >>> in_type_of(lmc.GCN(3, 4, 2), double).x.dtype
-    torch.float32
-    """
-    own = weight_type(model)
-    return graph.to(own) if own in (torch.float32, torch.float64) else graph
-
-
-def layer_widths(model: Model, graph: Graph) -> list[LayerWidths]:
-    """The widths of every layer's values; ArgumentError where the model is not one for this graph."""
-    check_model(model)
-    _check_parameters(model)
-    widths, out = model.all_widths(graph)
-    if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
-        raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
-    return widths
-
-
-def _check_parameters(model: Model) -> None:
-    known = {p for part in (model.encoder, model.layers, model.head) for p in part.parameters()}
-    for name, parameter in model.named_parameters():
-        if parameter not in known:
-            raise ArgumentError(f"model: parameter {name!r} is in neither encoder, layers nor head")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
@@ -26,3 +27,9 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
     for name, part in module.named_modules(remove_duplicate=False):
         nn.Module._save_to_state_dict(part, weights, f"{name}." if name else "", keep_vars=False)
     return weights
+
+
+def weight_type(module: nn.Module) -> torch.dtype | None:
+    """Of which type all its weights are, or None."""
+    types = {parameter.dtype for parameter in module.parameters()}
+    return types.pop() if len(types) == 1 else None

@@ -47,6 +47,12 @@ def _write(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> 
     file.chmod(mode)
 
 
+def epochs_done(folder: Path) -> int | None:
+    """How many epochs the last checkpoint has, by its name; None where there is none."""
+    files = _found(folder) if folder.is_dir() else []
+    return int(files[0].name.partition("-")[0]) if files else None
+
+
 def load_latest(folder: Path) -> dict[str, Any] | None:
     """The state of the last checkpoint that is whole, with a warning for each that is not.
 

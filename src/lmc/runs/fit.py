@@ -149,6 +149,7 @@ def fit(
     kept = None if folder_path is None else RunFolder(folder_path, resume)
     if kept is not None:
         kept.check_free()
+        kept.check_goes_on(options)
     memory_use.restart_peak()
     with display_in_python(progress) as display:
         told = [*callbacks_of(callbacks, folder_path), display]

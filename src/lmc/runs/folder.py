@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from lmc.batching.choice import Choice
 from lmc.batching.samplers import choice_of
 from lmc.errors import ArgumentError, RunError
-from lmc.files import one_line, regular, remove_partial_files, write_atomically
+from lmc.files import check_writable, one_line, regular, remove_partial_files, write_atomically
 from lmc.runs import checkpoint
 from lmc.runs.chosen import read_choice
 from lmc.runs.config import Config
@@ -57,11 +57,26 @@ class RunFolder(Callback):
         self._lock = FileLock(folder / LOCK, thread_local=False, fallback_to_soft=False)
 
     def check_free(self) -> None:
-        """Raise ArgumentError where there is a run but should be none, or the other way round."""
-        if self.resume and not self.folder.is_dir():
+        """Raise ArgumentError where there is a run but should be none, or the other way round.
+
+        And RunError where nothing can be written: before minutes are spent on a graph.
+        """
+        with self._writing():  # a name may be too long
+            check_writable(self.folder)
+            is_folder, holds_run = self.folder.is_dir(), (self.folder / METRICS).exists()
+        if self.resume and not is_folder:
             raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
-        if not self.resume and (self.folder / METRICS).exists():
+        if not self.resume and holds_run:
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
+
+    def check_goes_on(self, options: TrainingOptions) -> None:
+        """Raise what names of files alone say of a run that is to go on: it is past the end, or not kept."""
+        done = checkpoint.epochs_done(self.folder / CHECKPOINTS) if self.resume else None
+        if done is not None and done > options.epochs:
+            rule = f"the run has {done} already; epochs count from its beginning"
+            raise ArgumentError(f"{self.folder}: epochs={options.epochs}: {rule}")
+        if self.resume and done is None and options.checkpoints == 0:
+            raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
 
     def choice(self, options: TrainingOptions) -> Choice | None:
         """The batches that the run in the folder has, which a later version may choose otherwise.
@@ -136,8 +151,6 @@ class RunFolder(Callback):
         if self.resume:
             self._check_settings(config)
             state = checkpoint.load_latest(self.folder / CHECKPOINTS)
-            if state is None and training.options.checkpoints == 0:
-                raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
             if state is not None:
                 self._check_graph(training, state, config)
                 _restore(training, state, self.folder)

@@ -43,7 +43,7 @@ def load_run(folder: str | Path, model: Model | nn.Module | str | None = None) -
             itself, and takes the weights.
 
     Raises:
-        ArgumentError: the folder is none of a run.
+        ArgumentError: the folder is none of a run, or the model that it needs is not given.
 
     >>> import lmc, tempfile
     >>> graph = lmc.synthetic(nodes=200)
@@ -89,13 +89,15 @@ class Run:
         """With the weights of the best epoch, in evaluation mode; `model.original` is the one of PyG."""
         weights, about = self._kept
         try:
-            self._check_given(about["config"]["model"]["name"])
+            name = about["config"]["model"]["name"]
+        except (LookupError, TypeError) as error:
+            raise RunError(f"{self.folder / BEST}: not the weights of a run ({one_line(error)})") from None
+        self._check_given(name)
+        try:
             model = self._built(weights, about)
             _check_names(model.original, weights)
             model.original.load_state_dict(weights)
             return model.eval()
-        except RunError:
-            raise
         except (ArgumentError, LookupError, TypeError, AttributeError, RuntimeError) as error:
             whose = "the model that was given" if isinstance(self.given, nn.Module) else "its run"
             raise RunError(f"{self.folder / BEST}: not the weights of {whose} ({one_line(error)})") from None
@@ -177,18 +179,20 @@ class Run:
         return built(*sizes).to(next(value.dtype for value in weights.values() if value.is_floating_point()))
 
     def _check_given(self, name: object) -> None:
-        """Raise RunError where the model is one that must be given, and is not."""
+        """Raise ArgumentError where the model is one that must be given, and is not."""
         if isinstance(self.given, nn.Module):
             return
         if isinstance(self.given, str) and self.given != name:
-            raise RunError(f"{self.folder}: its model is {name!r}, not {self.given!r}")
+            hint = f"; name that: --model {name}, or model={name!r}" if is_own(name) else "; leave model away"
+            raise ArgumentError(f"{self.folder}: its model is {name!r}, not {self.given!r}{hint}")
         if is_in_memory(name):
-            raise RunError(f"{self.folder}: its model was {name}; give it: lmc.load_run(folder, model=...)")
+            rule = "give it in Python: lmc.load_run(folder, model=...)"
+            raise ArgumentError(f"{self.folder}: its model was {name}; {rule}")
         if is_own(name):
             try:
                 model_kind(name)
             except ArgumentError as error:  # it is code, which only a call or a command may name
-                raise RunError(f"{self.folder}: {error}") from None
+                raise ArgumentError(f"{self.folder}: {error}") from None
 
 
 def _name(graph: Graph) -> str:

@@ -43,13 +43,14 @@ def train_run(
     kept.check_free()
     with _naming(out / CONFIG) if resume else nullcontext():
         config.check_values()
+        options = TrainingOptions(**config.training)
+    kept.check_goes_on(options)
     told = callbacks_of(callbacks, out, config)
     for callback in told if graph is None else ():
         callback.on_phase(f"loading {config.data['name']}")
     with _naming(out / CONFIG) if resume else nullcontext():
         graph = graph or config.load_graph()
         model = config.build_model_for(graph)
-        options = TrainingOptions(**config.training)
         choice = kept.choice(options)
         training = prepare_training(graph, model, config.build_estimator(), options, told, choice)
         training.began = began
@@ -66,6 +67,8 @@ def read_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Confi
 
 def check_folder(folder: Path) -> None:
     """Raise ArgumentError where a folder is none of a run."""
+    if not folder.exists():
+        raise ArgumentError(f"{folder}: no such folder")
     if not (folder / CONFIG).is_file():
         runs = sorted(f"{file.parent}" for file in folder.glob(f"*/{CONFIG}"))
         hint = f"; it holds {len(runs)}, {runs[0]} among them" if runs else ""

@@ -22,12 +22,13 @@ from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError, DivergedError
-from lmc.estimators.estimator import Estimator
+from lmc.estimators.estimator import Estimator, check_estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.files import one_line
 from lmc.kernels import compiled_seconds
+from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.inference import predict
-from lmc.nn.model import Model, check_model, in_type_of
+from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
@@ -55,8 +56,7 @@ def prepare_training(
     Features are taken in the type of the model's weights. A run that goes on has the batches of its `choice`.
     """
     check_graph(graph)
-    if not isinstance(estimator, Estimator):
-        raise ArgumentError(_no_estimator(estimator))
+    check_estimator(estimator)
     for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
@@ -82,11 +82,6 @@ def prepare_training(
 def _training_clock() -> float:
     """Seconds that stand still while kernels are compiled, which happens once and is no part of training."""
     return time.perf_counter() - compiled_seconds()
-
-
-def _no_estimator(given: object) -> str:
-    hint = f"; {given.__name__}() makes one" if isinstance(given, type) else ", such as lmc.LMC()"
-    return f"estimator: {checks.shown(given)} is not an lmc.Estimator{hint}"
 
 
 class Training:

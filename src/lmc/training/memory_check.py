@@ -13,7 +13,8 @@ from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
-from lmc.nn.model import Model, layer_widths
+from lmc.nn.fitting import layer_widths
+from lmc.nn.model import Model
 from lmc.precision import Precision, computed_type, remembered_type
 from lmc.training.memory_need import need
 

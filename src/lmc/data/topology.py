@@ -1,0 +1,78 @@
+"""The edges of a graph, and what follows from them alone."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lmc.data.edges import in_either_direction
+from lmc.errors import GraphError
+from lmc.sparse import CSR
+
+
+class Topology:
+    """Who sends messages to whom; what is made of it is made when it is first asked for, and kept."""
+
+    adjacency: CSR
+    """(nodes, nodes), row i: the sources of the messages that node i receives."""
+    edge_attr: Tensor | None
+    """(edges, columns) in the order of `adjacency`, or None."""
+    edge_type: Tensor | None
+    """(edges,) int32 or int64 in the order of `adjacency`, or None."""
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are."""
+        return self.adjacency.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """How many messages one aggregation sends: an undirected edge counts twice."""
+        return self.adjacency.num_entries
+
+    @property
+    def edge_weight(self) -> Tensor | None:
+        """(edges,) in the order of `adjacency`, or None where every weight is one."""
+        return self.adjacency.values
+
+    @cached_property
+    def transposed(self) -> CSR:
+        """(nodes, nodes), row j: the targets of node j's messages; `adjacency` itself if undirected."""
+        return self.adjacency.transpose()
+
+    @property
+    def is_undirected(self) -> bool:
+        """Whether every edge has its reverse, with the same weight."""
+        return self.transposed is self.adjacency
+
+    @cached_property
+    def numbered_edges(self) -> CSR:
+        """(nodes, nodes) the adjacency with the number of each edge, its place in `edge_attr`, as value."""
+        return self.adjacency.with_values(torch.arange(self.num_edges))
+
+    @cached_property
+    def num_edge_types(self) -> int:
+        """One more than the largest of `edge_type`; GraphError where edges have no type."""
+        if self.edge_type is None:
+            raise GraphError("edge_type: the graph has none; convolutions of typed edges need it")
+        return int(self.edge_type.max()) + 1 if self.num_edges else 1
+
+    @cached_property
+    def neighbours(self) -> CSR:
+        """(nodes, nodes), row i: the other nodes that send to i or receive from it.
+
+        Values are how often they do, the more frequent of the two; None where it is always once.
+        """
+        return in_either_direction(self.adjacency, self.transposed)
+
+    @cached_property
+    def sources(self) -> CSR:
+        """(nodes, nodes), row i: the other nodes that send to i; values as in `neighbours`."""
+        return self.neighbours if self.is_undirected else in_either_direction(self.adjacency, self.adjacency)
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """(nodes,) how many neighbours each node has, each counted as often as `neighbours` says."""
+        return self.neighbours.row_counts()

@@ -1,0 +1,54 @@
+"""Whether a model is one for a graph."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from lmc.data.graph import Graph
+from lmc.errors import ArgumentError
+from lmc.nn.model import LayerWidths, Model
+from lmc.nn.weights import weight_type
+
+
+def check_model(model: object) -> None:
+    """Raise ArgumentError unless it is a model of ours."""
+    if not isinstance(model, Model):
+        hint = (
+            "such as lmc.GCN; lmc.from_pyg(model) wraps PyG's own, lmc.GNN(layers=[...]) takes convolutions"
+        )
+        raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
+
+
+def in_type_of(model: Model, graph: Graph) -> Graph:
+    """The graph with features of the type of the model's weights; itself where they agree.
+
+    >>> import lmc
+    >>> double = lmc.Graph([[0], [1]], torch.ones(2, 3).double())
+    >>> in_type_of(lmc.GCN(3, 4, 2), double).x.dtype
+    torch.float32
+    """
+    own = weight_type(model)
+    return graph.to(own) if own in (torch.float32, torch.float64) else graph
+
+
+def layer_widths(model: Model, graph: Graph) -> list[LayerWidths]:
+    """The widths of every layer's values; ArgumentError where the model is not one for this graph."""
+    check_model(model)
+    _check_parameters(model)
+    widths, out = model.all_widths(graph)
+    if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
+        raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")
+    if out > graph.num_classes:
+        rule = f"where there are {out}, num_classes={out} of the graph says so"
+        text = f"model: predicts {out} classes, and the graph has {graph.num_classes}; {rule}"
+        warnings.warn(text, stacklevel=1)  # of this line, so that a training says it once
+    return widths
+
+
+def _check_parameters(model: Model) -> None:
+    known = {p for part in (model.encoder, model.layers, model.head) for p in part.parameters()}
+    for name, parameter in model.named_parameters():
+        if parameter not in known:
+            raise ArgumentError(f"model: parameter {name!r} is in neither encoder, layers nor head")

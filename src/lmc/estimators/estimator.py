@@ -20,6 +20,7 @@ from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
+from lmc.device import HOST, chosen_device, device_of, free_memory
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
@@ -30,7 +31,7 @@ from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model, layer_widths
-from lmc.precision import Precision, check_precision, warn_if_slow
+from lmc.precision import Precision, check_precision, remembered_type, warn_if_slow
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
 """From a batch to an estimate of every parameter's gradient."""
@@ -140,6 +141,8 @@ class Estimator(ABC):
         histories: MakeHistory = MemoryHistory,
         outside: Tensor | None = None,
         precision: Precision | None = None,
+        device: str | torch.device | None = None,
+        room: int | None = None,
     ) -> None:
         """Tie the estimator to a model and a graph, and make room for what it remembers.
 
@@ -154,6 +157,10 @@ class Estimator(ABC):
             histories: makes the store of one boundary's historical values, from how many, width and type.
             outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
             precision: `"full"`, `"half"` or `"bf16"`, see `Precision`; None for the estimator's own.
+            device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where steps compute, and where the
+                model is moved to; None for where it is. Graph and batches stay on the host.
+            room: bytes on the device for histories and features, which stay on the host if they are larger;
+                None for what is free there.
         """
         check_graph(graph)
         checks.one_of("init", init, Init)
@@ -178,11 +185,24 @@ class Estimator(ABC):
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths = loss or loss_of(graph.task), widths
         self._make_history, self._outside = histories, outside
-        self.placement = Placement.of(graph, precision)
+        here = device_of(model) if device is None else chosen_device(device)
+        model.to(here)
+        self.placement = Placement.of(graph, precision, here, *self._room_and_kept(room, here, precision))
         vars(self).pop("whole", None)  # it belongs to the graph before
         with self.placement.computing():
             self.prepare_graph()
             self.reset()
+
+    def _room_and_kept(
+        self, room: int | None, device: torch.device, precision: Precision
+    ) -> tuple[int | None, int]:
+        """Bytes that there are for what is kept, None where nobody says, and bytes that it has."""
+        room = free_memory(device) if room is None else room
+        if room is None or device == HOST:
+            return None, 0
+        nodes = self.graph.num_nodes if self._outside is None else self._outside.numel()
+        width = self.remembered(self.model, self._widths).width
+        return room, width * nodes * remembered_type(precision, self.graph.x.dtype).itemsize
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
@@ -199,7 +219,7 @@ class Estimator(ABC):
 
     def prepare(self, batch: Batch) -> None:
         """Build all that a step will read of a batch; meant for the background, see `lmc.prefetch`."""
-        self.model.prepare(self.trained_on(batch), halo=False)
+        self.model.prepare(self.placement.batch(self.trained_on(batch), ahead=True), halo=False)
 
     def backward(self, batch: Batch) -> float:
         """Add the estimate to the parameters' `.grad`.
@@ -234,7 +254,7 @@ class Estimator(ABC):
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate of a batch of this graph."""
-        where = self.trained_on(batch)
+        where = self.placement.batch(self.trained_on(batch))
         return self.estimate_with(where, self.halo_policy(where))
 
     def estimate_with(self, batch: Batch, halo: HaloPolicy) -> tuple[float, dict[nn.Parameter, Tensor]]:
@@ -250,7 +270,12 @@ class Estimator(ABC):
         share is computed once, here.
         """
         exact = exact_values(self.step_on(self.whole, HaloPolicy()))
-        return lambda batch: self.estimate_with(batch, ExactHalo(exact, batch))[1]
+
+        def reference(batch: Batch) -> dict[nn.Parameter, Tensor]:
+            where = self.placement.batch(batch)
+            return self.estimate_with(where, ExactHalo(exact, where))[1]
+
+        return reference
 
     def normalized(
         self, batch: Batch, loss: float, gradients: dict[nn.Parameter, Tensor]
@@ -261,7 +286,8 @@ class Estimator(ABC):
 
     def step_on(self, batch: Batch, halo: HaloPolicy) -> Step:
         """The step itself, not yet run."""
-        return Step(self.model, batch, halo, self.loss, (self._seed, self._step), self.placement)
+        address, where = (self._seed, self._step), self.placement.batch(batch)
+        return Step(self.model, where, halo, self.loss, address, self.placement)
 
     def found(self) -> dict[str, float]:
         """Numbers that the method has found by itself so far, for the record of an epoch; here, none."""

@@ -15,6 +15,7 @@ from lmc.batching.targets import TargetBatch, TargetSampler
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.data.sampled import SampledBlock
+from lmc.device import copied
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes, Reference
 from lmc.estimators.loss_reference import gradients_of_losses
@@ -74,7 +75,7 @@ class SampledEstimator(TargetEstimator):
         if isinstance(batch, TargetBatch):
             blocks = self.draw(batch, batch.address)
             for layer, block in zip(self.model.layers, blocks, strict=True):
-                layer.prepare(block, halo=False)
+                layer.prepare(self.placement.batch(block, ahead=True), halo=False)
             self._ahead[batch] = blocks
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
@@ -91,8 +92,10 @@ class SampledEstimator(TargetEstimator):
 
     def step_over(self, blocks: Sequence[SampledBlock], weights: Tensor | None) -> SampledStep:
         """The step itself, not yet run."""
-        address = (self._seed, self._step)
-        return SampledStep(self.model, blocks, weights, self.loss, address, self.placement)
+        address, here = (self._seed, self._step), self.placement
+        placed = [here.batch(block) for block in blocks]
+        weights = None if weights is None else copied(weights, here.device)
+        return SampledStep(self.model, placed, weights, self.loss, address, here)
 
     @property
     def senders(self) -> CSR:

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from lmc import checks, memory_use
 from lmc.batching.balance import Balance
 from lmc.batching.partition import PartitionMethod
@@ -51,6 +53,7 @@ def fit(
     batch_share: float | None = None,
     init: Init = "zero",
     precision: Precision | None = None,
+    device: str | torch.device = "auto",
     loss: Loss | None = None,
     background: bool = True,
     checkpoint: Checkpoint = 2,
@@ -95,6 +98,9 @@ def fit(
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
             bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
+        device: where it is trained: `"auto"` is a GPU that runs CUDA, if there is one, otherwise the CPU;
+            `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"`. Graph and batches stay on the host, and the model is given
+            back where it was.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
@@ -137,6 +143,7 @@ def fit(
         batch_share=batch_share,
         init=init,
         precision=precision,
+        device=str(device),
         loss=loss,
         background=background,
         checkpoint=checkpoint,

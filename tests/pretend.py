@@ -16,10 +16,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 import lmc.device
+from lmc.batching import prefetch as prefetching
 
 _setup_privateuseone_for_python_backend("pretend")
+torch.pretend.get_amp_supported_dtype = lambda: [torch.bfloat16]  # torch.autocast asks for it
 PRETEND = torch.device("pretend:0")
-READERS = {lmc.device.on_host.__code__}
+READERS = {lmc.device.on_host.__code__, lmc.device.move.__code__}
 aten = torch.ops.aten
 
 
@@ -76,10 +78,13 @@ def pretending():
     """In this context torch has the device `"pretend"`; parameters stay the same objects when they move."""
     before = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)
+    step_aside = prefetching._step_aside
+    prefetching._step_aside = lambda: _Pretending().__enter__()  # a mode is that of one thread
     try:
         with _Pretending():
             yield PRETEND
     finally:
+        prefetching._step_aside = step_aside
         torch.__future__.set_swap_module_params_on_conversion(before)
 
 
@@ -104,7 +109,9 @@ def _computed(func, args, kwargs):
     elif pretended and any(each.ndim > 0 for each in tensors if not isinstance(each, PretendTensor)):
         raise MixedDevicesError(f"{func}: reads tensors of the device and of the host")
     found = func(*tree_map(revealed, args), **tree_map(revealed, kwargs))
-    if not there and not any(each is args[0] for each in pretended if args):
+    if func is aten.copy_.default:
+        return args[0]
+    if not there:
         return found
     known = {id(each.data_on_host): each for each in pretended}
     return tree_map(lambda each: _there(each, known), found)

@@ -1,7 +1,7 @@
 """Device: where steps compute, and how what they read gets there.
 
 Graphs and batches are on the host. What a step reads of them is copied to the device of the step, and the few
-numbers that Python reads of it come back: `copied` and `on_host` are the two ways.
+numbers that Python reads of it come back: `copied` and `on_host` are the two ways. Models `move`.
 """
 
 from __future__ import annotations
@@ -64,6 +64,11 @@ def free_memory(device: torch.device) -> int | None:
 def peak_memory(device: torch.device) -> int | None:
     """The most bytes that tensors have had on a device so far; None where torch does not count them."""
     return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None
+
+
+def move(module: nn.Module, device: torch.device) -> None:
+    """Move a module; its parameters stay the same objects."""
+    module.to(device)
 
 
 def on_host(values: Tensor) -> Tensor:

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from lmc import checks
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
 from lmc.data import rules
-from lmc.data.batch import Batch
+from lmc.data.batch import Batch, InducedBatch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
-from lmc.device import HOST, chosen_device, device_of, free_memory
+from lmc.device import HOST, chosen_device, device_of, free_memory, move
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
@@ -186,7 +186,7 @@ class Estimator(ABC):
         self.loss, self._widths = loss or loss_of(graph.task), widths
         self._make_history, self._outside = histories, outside
         here = device_of(model) if device is None else chosen_device(device)
-        model.to(here)
+        move(model, here)
         self.placement = Placement.of(graph, precision, here, *self._room_and_kept(room, here, precision))
         vars(self).pop("whole", None)  # it belongs to the graph before
         with self.placement.computing():
@@ -219,7 +219,24 @@ class Estimator(ABC):
 
     def prepare(self, batch: Batch) -> None:
         """Build all that a step will read of a batch; meant for the background, see `lmc.prefetch`."""
-        self.model.prepare(self.placement.batch(self.trained_on(batch), ahead=True), halo=False)
+        self.prepare_there(self.trained_on(batch), halo=False)
+
+    def prepare_there(self, batch: Batch, halo: bool) -> Batch:
+        """The batch as its step will read it, where that is: blocks, and with `halo` those of halo rows.
+
+        On a device, also labels, ids, and the features that there is no room for in whole.
+        """
+        there = self.placement.batch(batch, ahead=True)
+        self.model.prepare(there, halo)
+        if there is batch:
+            return there
+        _ = there.y, there.train_mask
+        source, first = self.graph.x, self.model.layers[0]
+        if isinstance(first, LinearLayer) and first_messages_are_features(self.model):
+            source = source if isinstance(batch, InducedBatch) else propagated(self.graph, first.aggregation)
+        for part in ("nodes", "halo"):
+            self.placement.fetch(there, source, part)
+        return there
 
     def backward(self, batch: Batch) -> float:
         """Add the estimate to the parameters' `.grad`.

@@ -145,8 +145,7 @@ class LMC(HistoryEstimator):
 
     def prepare(self, batch: Batch) -> None:
         """Build what a step will read, of halo rows too where their values are mixed."""
-        there = self.placement.batch(batch, ahead=True)
-        self.model.prepare(there, halo=self.alpha != 0)
+        there = self.prepare_there(batch, halo=self.alpha != 0)
         if self.alpha != 0:
             _ = there.local_share
         if self.alpha == "auto":

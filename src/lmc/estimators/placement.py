@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lmc.data.batch import Batch, Part
 from lmc.data.graph import Graph
 from lmc.data.placed import Block, placed
 from lmc.device import HOST, Copies
@@ -81,6 +82,13 @@ class Placement(NamedTuple):
         if self.device == HOST or batch.host is not batch:
             return batch
         return placed(batch, self.device, self.whole, ahead=ahead)
+
+    def fetch(self, batch: Batch, source: Tensor, part: Part) -> None:
+        """Have rows of features, or what finds them, copied ahead of the step that takes them."""
+        if self.whole is None:
+            batch.rows_of(source, part)
+        else:
+            batch.ids(part)
 
     def computing(self) -> AbstractContextManager[None]:
         """In this context dense products are of this type."""

@@ -60,11 +60,10 @@ class Precomputed(TargetEstimator):
         trim_free_memory()
 
     def prepare(self, batch: Batch) -> None:
-        """Nothing is built: a step takes rows. Those are fetched, if the device has no room for all."""
-        if self.placement.whole is None:
-            there = self.placement.batch(batch, ahead=True)
-            for part in self._parts:
-                there.rows_of(part, "nodes")
+        """Nothing is built: a step takes rows. Those on their way to a device may go ahead."""
+        there = self.placement.batch(batch, ahead=True)
+        for part in self._parts if there is not batch else ():
+            self.placement.fetch(there, part, "nodes")
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """Eq. (6): the head's derivatives, at rows of zᴸ."""

@@ -74,8 +74,12 @@ class SampledEstimator(TargetEstimator):
         """Draw, and build all that the step will read; not where draws depend on the steps made so far."""
         if isinstance(batch, TargetBatch):
             blocks = self.draw(batch, batch.address)
-            for layer, block in zip(self.model.layers, blocks, strict=True):
-                layer.prepare(self.placement.batch(block, ahead=True), halo=False)
+            there = [self.placement.batch(block, ahead=True) for block in blocks]
+            for layer, block in zip(self.model.layers, there, strict=True):
+                layer.prepare(block, halo=False)
+            if there[0] is not blocks[0]:
+                _ = there[-1].y, there[-1].train_mask
+                self.placement.fetch(there[0], self.graph.x, "members")
             self._ahead[batch] = blocks
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:

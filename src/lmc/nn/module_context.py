@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from lmc import hashed_random
-from lmc.device import HOST, device_of
+from lmc.device import HOST, device_of, move
 from lmc.nn.fixed_order import FixedOrder
 from lmc.nn.rows import Rows
 
@@ -82,11 +82,11 @@ def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
     if before == device:
         yield
         return
-    module.to(device)
+    move(module, device)
     try:
         yield
     finally:
-        module.to(before)
+        move(module, before)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.device import HOST, chosen_device, device_of, on_host, peak_memory
+from lmc.device import HOST, chosen_device, device_of, move, on_host, peak_memory
 from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
@@ -174,7 +174,7 @@ class Training:
                 callback.on_error(self)
             raise
         finally:
-            self.model.to(self.home)
+            move(self.model, self.home)
         if self.best.weights is not None:
             self.model.original.load_state_dict(self.best.weights)
         return Result(

@@ -58,6 +58,15 @@ class PretendTensor(Tensor):
     def __tensor_unflatten__(inner, _, size, stride):
         return PretendTensor(inner["data_on_host"])
 
+    @property
+    def data(self):
+        return Tensor.data.__get__(self)
+
+    @data.setter
+    def data(self, other):
+        Tensor.data.__set__(self, other)
+        self.data_on_host = other.data_on_host
+
     def __repr__(self):
         return f"pretend({self.data_on_host!r})"
 

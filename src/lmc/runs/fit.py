@@ -12,6 +12,7 @@ from lmc import checks, memory_use
 from lmc.batching.balance import Balance
 from lmc.batching.partition import PartitionMethod
 from lmc.data.graph import Graph
+from lmc.device import move
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
@@ -161,8 +162,11 @@ def fit(
         told = [*callbacks_of(callbacks, folder_path), display]
         choice = None if kept is None else kept.choice(options)
         training = prepare_training(graph, model, estimator, options, told, choice)
-        with ended_by(training, [signal.SIGINT]):
-            if kept is None:
-                return training.run()
-            with kept as folder:
-                return folder.train(training)
+        try:
+            with ended_by(training, [signal.SIGINT]):
+                if kept is None:
+                    return training.run()
+                with kept as folder:
+                    return folder.train(training)
+        finally:
+            move(model, training.home)

@@ -21,7 +21,7 @@ from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.device import HOST, chosen_device, device_of, move, on_host, peak_memory
+from lmc.device import HOST, chosen_device, device_of, on_host, peak_memory
 from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.gradient_error import gradient_error
@@ -102,7 +102,7 @@ class Training:
         sampler: what yields the batches.
         options: how it is trained.
         callbacks: who is told.
-        home: where the model was before, and is after `run`.
+        home: where the model was before.
         metric: by which epochs are judged.
         epoch: how many epochs are done.
         step: how many steps of the current epoch are done.
@@ -173,8 +173,6 @@ class Training:
             for callback in self.callbacks:
                 callback.on_error(self)
             raise
-        finally:
-            move(self.model, self.home)
         if self.best.weights is not None:
             self.model.original.load_state_dict(self.best.weights)
         return Result(

@@ -79,7 +79,10 @@ class _Pretending(TorchDispatchMode):
     """Sees what is made on the device, or copied to it, of tensors of the host."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return _computed(func, args, kwargs or {})
+        kwargs = kwargs or {}
+        if PretendTensor not in types and kwargs.get("device") is None:
+            return func(*args, **kwargs)
+        return _computed(func, args, kwargs)
 
 
 @contextmanager

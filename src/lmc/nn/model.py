@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.given import check_graph
-from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
+from lmc.data.normalization import Norm, normalize_transposed, sums_of
 from lmc.data.typed_adjacency import TYPED
-from lmc.device import copied, device_of
+from lmc.device import device_of
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
@@ -173,11 +173,7 @@ class LinearLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        known, here = known_sums(graph, self.aggregation) if message is graph.x else None, initial.device
-        if known is None:
-            received = copied(normalize(graph, self.aggregation).rows(part), message.device) @ message
-        else:
-            received = known[part]
+        received, here = sums_of(graph, self.aggregation, message, part), initial.device
         return self.update_at(rows, received.to(here), message[part].to(here), initial)
 
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:

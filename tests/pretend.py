@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 import lmc.device
@@ -106,7 +105,8 @@ def revealed(tensor):
 
 
 def _computed(func, args, kwargs):
-    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    tensors = list[Tensor]()
+    _each_tensor((*args, *kwargs.values()), tensors.append)
     pretended = [each for each in tensors if isinstance(each, PretendTensor)]
     wanted, kwargs = kwargs.get("device"), dict(kwargs)
     if wanted is None:
@@ -120,20 +120,24 @@ def _computed(func, args, kwargs):
         _check_reader()
     elif pretended and any(each.ndim > 0 for each in tensors if not isinstance(each, PretendTensor)):
         raise MixedDevicesError(f"{func}: reads tensors of the device and of the host")
-    found = func(*tree_map(revealed, args), **tree_map(revealed, kwargs))
+    kwargs = {name: _each_tensor(value, revealed) for name, value in kwargs.items()}
+    found = func(*_each_tensor(args, revealed), **kwargs)
     if func is aten.copy_.default:
         return args[0]
     if not there:
         return found
     known = {id(each.data_on_host): each for each in pretended}
-    return tree_map(lambda each: _there(each, known), found)
+    # Where an operation has given back what it was given, that.
+    return _each_tensor(found, lambda each: known[id(each)] if id(each) in known else PretendTensor(each))
 
 
-def _there(found, known):
-    """The tensor on the device: where an operation has given back what it was given, that."""
-    if not isinstance(found, Tensor):
-        return found
-    return known[id(found)] if id(found) in known else PretendTensor(found)
+def _each_tensor(value, change):
+    """The same with another tensor in the place of each."""
+    if isinstance(value, Tensor):
+        return change(value)
+    return (
+        type(value)(_each_tensor(each, change) for each in value) if type(value) in (list, tuple) else value
+    )
 
 
 def _check_reader():

@@ -12,7 +12,7 @@ import torch_geometric.nn as pyg
 
 import lmc
 from commands import called
-from estimating import EVERY, gcn, gcnii, graph_of, sign
+from estimating import EVERY, gcn, gcnii, graph_of, mostly_long, sign
 from lmc import hashed_random
 from lmc.batching.samplers import BatchOptions
 from lmc.device import HOST, chosen_device, copied, on_host
@@ -110,17 +110,28 @@ def test_a_place_that_forgets_the_device_is_found(monkeypatch):
 # -- steps ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("room", [None, 0], ids=["all on it", "no room for histories and features"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("name", "room"), [*((name, None) for name in ALL), *mostly_long([(name, 0) for name in ALL], 4)]
+)
 def test_every_estimator(name, room):
+    """With all on the device, and where there is no room for histories and features."""
     graph, make = graph_of("directed weighted"), MODELS["gcn"]
     with pretending():
         there = steps(ALL[name](), make(), graph, device="pretend", room=room)
     check_alike(there, steps(ALL[name](), make(), graph))
 
 
-@pytest.mark.parametrize("method", ["LMC found", "GraphFM", "ClusterGCN", "NeighborSampling", "BackwardSGD"])
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "gcn"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    mostly_long(
+        [
+            (name, method)
+            for name in MODELS
+            for method in ("LMC found", "GraphFM", "ClusterGCN", "NeighborSampling", "BackwardSGD")
+        ],
+        6,
+    ),
+)
 def test_every_model(name, method):
     graph = graph_of("undirected")
     with pretending():
@@ -229,13 +240,16 @@ def check_same_run(there, here):
 
 @pytest.mark.parametrize(
     ("make", "estimator", "options"),
-    [
-        (MODELS["gcn"], lmc.LMC, {"balance": "gradients", "gradient_error_every": 3, "clip": 0.5}),
-        (MODELS["gcnii"], lambda: lmc.MVSGNN(batch_size=12), {"gradient_error_every": 3}),
-        (MODELS["gat"], lambda: lmc.Spider(lmc.GAS(), every=2), {"scheduler": "cosine"}),
-        (MODELS["sage"], lambda: lmc.NeighborSampling(batch_size=9), {"gradient_error_every": 3}),
-        (lambda: sign(2), lambda: lmc.Precomputed(batch_size=9), {"metrics": ["macro_f1"]}),
-    ],
+    mostly_long(
+        [
+            (MODELS["gcn"], lmc.LMC, {"balance": "gradients", "gradient_error_every": 3, "clip": 0.5}),
+            (MODELS["gcnii"], lambda: lmc.MVSGNN(batch_size=12), {"gradient_error_every": 3}),
+            (MODELS["gat"], lambda: lmc.Spider(lmc.GAS(), every=2), {"scheduler": "cosine"}),
+            (MODELS["sage"], lambda: lmc.NeighborSampling(batch_size=9), {"gradient_error_every": 3}),
+            (lambda: sign(2), lambda: lmc.Precomputed(batch_size=9), {"metrics": ["macro_f1"]}),
+        ],
+        4,
+    ),
     ids=["LMC", "MVS-GNN", "Spider", "neighbours", "SIGN"],
 )
 def test_fit(make, estimator, options):
@@ -269,9 +283,11 @@ def test_a_run_that_fails_gives_the_model_back():
         assert all(p.device == HOST for p in model.parameters())
 
 
-@pytest.mark.parametrize("room", [None, 0], ids=["matrices on it", "matrices on the host"])
-@pytest.mark.parametrize("name", [*MODELS, "sign"])
+@pytest.mark.parametrize(
+    ("name", "room"), mostly_long([(name, room) for name in [*MODELS, "sign"] for room in (None, 0)], 3)
+)
 def test_predict(name, room, monkeypatch):
+    """With matrices on the device, and where there is no room for them."""
     graph, make = graph_of("directed"), MODELS.get(name, lambda: sign(2))
     model = make()
     here = lmc.predict(graph, model)

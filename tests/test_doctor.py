@@ -13,7 +13,7 @@ def test_a_wrong_kernel_fails_and_everything_else_passes(tmp_path, monkeypatch):
     """Of a kernel that no step of a GCN reads: nothing else may fail with it."""
     right = fast.sums
     monkeypatch.setattr(fast, "sums", lambda g, z: tuple(1.01 * each for each in right(g, z)))
-    monkeypatch.setattr("lmc.bench.doctor._epoch", lambda: (None, "not timed"))
+    monkeypatch.setattr("lmc.bench.doctor._epoch", lambda device: (None, "not timed"))
     done = called("doctor", "--out", tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())
     failed = {each["name"] for each in found["checks"] if each["passed"] is False}
@@ -32,10 +32,12 @@ def test_what_raises_fails_in_one_line_and_ends_nothing(monkeypatch):
     def broken(*_):
         raise RuntimeError("first\nsecond")
 
-    monkeypatch.setattr(doctor, "_kernels", lambda: [("kernel", broken), ("other", lambda: (True, ""))])
-    monkeypatch.setattr(doctor, "_estimators", list)
-    monkeypatch.setattr(doctor, "_training", lambda: (True, ""))
-    monkeypatch.setattr(doctor, "_epoch", lambda: (None, ""))
+    monkeypatch.setattr(
+        doctor, "_kernels", lambda device: [("kernel", broken), ("other", lambda: (True, ""))]
+    )
+    monkeypatch.setattr(doctor, "_estimators", lambda device: [])
+    monkeypatch.setattr(doctor, "_training", lambda device: (True, ""))
+    monkeypatch.setattr(doctor, "_epoch", lambda device: (None, ""))
     first, second, *_ = doctor.findings()
     assert (first.passed, second.passed) == (False, True)
     assert first.detail.startswith("RuntimeError: first")

@@ -72,7 +72,7 @@ class CSR:
 
     def row_ids(self) -> Tensor:
         """(entries,) the row of every entry, in the order of storage."""
-        rows = torch.arange(self.shape[0], dtype=self.indices.dtype)
+        rows = torch.arange(self.shape[0], dtype=self.indices.dtype, device=self.indices.device)
         return rows.repeat_interleave(self.row_lengths(), output_size=self.num_entries)
 
     def rows(self, part: slice) -> CSR:
@@ -92,17 +92,18 @@ class CSR:
         [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
         """
         if self.stacked > 1:
-            rows = (rows[:, None] * self.stacked + torch.arange(self.stacked)).flatten()
+            within = torch.arange(self.stacked, device=rows.device)
+            rows = (rows[:, None] * self.stacked + within).flatten()
         lengths = self.row_lengths()[rows]
         indptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])
         entry = torch.repeat_interleave(self.indptr[rows] - indptr[:-1], lengths)
-        entry += torch.arange(len(entry), dtype=entry.dtype)
+        entry += torch.arange(len(entry), dtype=entry.dtype, device=entry.device)
         values = None if self.values is None else self.values[entry]
         return replace(self, indptr=indptr, indices=self.indices[entry], values=values)
 
     def keep(self, mask: Tensor) -> CSR:
         """The matrix of the entries where `mask` (entries,) is True."""
-        before = torch.zeros(self.num_entries + 1, dtype=self.indptr.dtype)
+        before = self.indptr.new_zeros(self.num_entries + 1)
         torch.cumsum(mask, 0, out=before[1:])
         values = None if self.values is None else self.values[mask]
         return replace(self, indptr=before[self.indptr], indices=self.indices[mask], values=values)

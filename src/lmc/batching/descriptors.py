@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lmc import hashed_random
 from lmc.data.batch import Batch
+from lmc.device import on_host
 
 DIRECTIONS = 8
 """Random ones, to which what the last layer receives is projected."""
@@ -57,6 +58,7 @@ class ClusterDescriptors:
         if v.shape[1] > WIDEST:
             v = v @ _directions(v.shape[1], WIDEST // 2, v)
         r = received @ _directions(received.shape[1], DIRECTIONS, received)
+        v, r = on_host(v), on_host(r)
         r = torch.cat([r, torch.ones_like(r[:, :1])], dim=1)
         if self._now is None:
             self._now = v.new_zeros(self._count, v.shape[1] * r.shape[1])

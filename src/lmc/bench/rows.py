@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 import lmc
 from lmc.batching.samplers import BatchOptions, ever_outside
 from lmc.data.normalization import normalize_transposed, propagated
+from lmc.device import HOST, copied, move, on_host
 from lmc.malloc import keep_large_buffers
 from lmc.nn.inference import evaluating
 from lmc.nn.model import Model
@@ -51,6 +52,7 @@ def own(
     lr: float = 1e-2,
     decay_over: int | None = None,
     precision: Precision = "full",
+    device: torch.device = HOST,
 ) -> TimedRow:
     """A method of this library.
 
@@ -61,7 +63,7 @@ def own(
     torch.manual_seed(0)
     model = (make_model or gcn)(graph)
     sampler = estimator.make_sampler(graph, batches)
-    estimator.bind(model, graph, outside=ever_outside(sampler), precision=precision)
+    estimator.bind(model, graph, outside=ever_outside(sampler), precision=precision, device=device)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None
 
@@ -118,25 +120,29 @@ def gcnii(graph: lmc.Graph) -> lmc.GCNII:
     return lmc.GCNII(graph.num_features, HIDDEN, graph.num_classes, layers=4, dropout=0.5)
 
 
-def pyg(graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2) -> TimedRow:
+def pyg(
+    graph: lmc.Graph, architecture: Architecture = "gcn", lr: float = 1e-2, device: torch.device = HOST
+) -> TimedRow:
     """PyG's own full-batch training, with the normalised adjacency in CSR and computed once."""
     torch.manual_seed(0)
     a = lmc.normalize(graph)
     values = torch.ones(a.num_entries) if a.values is None else a.values
-    adjacency = torch.sparse_csr_tensor(a.indptr.long(), a.indices.long(), values, a.shape)
+    adjacency = torch.sparse_csr_tensor(a.indptr.long(), a.indices.long(), values, a.shape).to(device)
     model = pyg_gcn(graph, normalize=False) if architecture == "gcn" else _PyGGCNII(graph)
+    move(model, device)
+    x, y, learned = copied((graph.x, graph.y, graph.train_mask), device)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
 
     def epoch() -> None:
         model.train()
         optimizer.zero_grad()
-        out = model(graph.x, adjacency)
-        cross_entropy(out[graph.train_mask], graph.y[graph.train_mask]).backward()  # type: ignore[no-untyped-call]
+        out = model(x, adjacency)
+        cross_entropy(out[learned], y[learned]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     def validate() -> float:
         with evaluating(model), torch.no_grad():
-            return evaluate(graph, model(graph.x, adjacency))["val"]
+            return evaluate(graph, on_host(model(x, adjacency)))["val"]
 
     return TimedRow(epoch, validate)
 

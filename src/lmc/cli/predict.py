@@ -9,7 +9,7 @@ import click
 
 import lmc
 from lmc.checks import counted
-from lmc.cli.completion import DATA
+from lmc.cli.completion import DATA, DEVICE
 from lmc.cli.paths import FILE, FOLDER
 
 
@@ -22,8 +22,15 @@ from lmc.cli.paths import FILE, FOLDER
     "--out", type=FILE, default=Path("predictions.parquet"), show_default=True, help=".parquet, .csv or .npz."
 )
 @click.option("--model", default=None, help="module:function that made the model, if it was one of yours.")
+@click.option("--device", type=DEVICE, default="auto", show_default=True, help="cpu, cuda, cuda:1, mps.")
 def command(
-    run: Path, data: str | None, root: str | None, nodes: Path | None, out: Path, model: str | None
+    run: Path,
+    data: str | None,
+    root: str | None,
+    nodes: Path | None,
+    out: Path,
+    model: str | None,
+    device: str,
 ) -> None:
     """Predict nodes of a graph with the best weights of a run. The graph needs no labels."""
     from lmc.runs.predictions import check_suffix, nodes_in_file, write_predictions
@@ -36,6 +43,6 @@ def command(
         text = "data.features=structure says where a node is in the graph of the run, and nothing in another"
         warnings.warn(text, stacklevel=1)
     wanted = None if nodes is None else nodes_in_file(nodes, graph)
-    prediction = loaded.predict(graph, wanted)
+    prediction = loaded.predict(graph, wanted, device)
     write_predictions(out, graph, prediction, loaded.task, wanted, loaded.class_names)
     print(f"{out}: {counted(len(prediction), 'node')}")

@@ -57,6 +57,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "full, half for histories of 16 bits, or bf16 for products and messages, too.",
     ),
     (
+        "--device",
+        "training.device",
+        completion.DEVICE,
+        "auto (default): a GPU if there is one; cpu, cuda, cuda:1, mps.",
+    ),
+    (
         "--fanouts",
         "method.fanouts",
         whole_numbers,

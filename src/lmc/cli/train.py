@@ -121,7 +121,7 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     given = {f"{section}.{key}" for section, settings in tree.items() for key in settings}
     unknown = given - CHANGEABLE - {"model.name"}
     if out is not None or unknown:
-        rule = "only --epochs, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
+        rule = "only --epochs, --device, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
         raise ArgumentError(f"--resume: goes on with the settings of the run; {rule}")
     if any(folder.glob("seed-*/config.toml")):
         raise ArgumentError(f"--resume {folder}: holds several seeds; the command that began them goes on")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from lmc import checks, kernels
 from lmc.data import rules
 from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
 from lmc.data.typed_adjacency import TYPED, typed_adjacency
+from lmc.device import Copies
 from lmc.errors import ArgumentError
 from lmc.sparse import CSR
 
@@ -68,6 +70,12 @@ LEAST_TELLING, TELLING = 512, 16
 left out: one of 16, and more where a batch has few."""
 
 
+Part = Literal["nodes", "halo", "members"]
+"""Which of its local rows: those of the batch, those outside, or both."""
+ListEdges = Callable[[Any], "Edges"]
+"""From a batch to the messages that a convolution wants of it."""
+
+
 class Telling(NamedTuple):
     """Some batch rows, each with neighbours outside.
 
@@ -111,6 +119,7 @@ class Batch:
     weights: Tensor | None = None
     _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
     _elsewhere: dict[Graph, Batch] = field(default_factory=dict)
+    _copies: dict[torch.device, Copies] = field(default_factory=dict)
 
     @staticmethod
     def of(graph: Graph, nodes: Any, scale: Any = 1.0, weights: Any = None) -> Batch:
@@ -143,6 +152,20 @@ class Batch:
     def members(self) -> Tensor:
         """(batch + halo,) the graph's id of every local row."""
         return torch.cat([self.nodes, self.halo])
+
+    @property
+    def host(self) -> Batch:
+        """The batch on the host: this one, unless it is `placed` on a device."""
+        return self
+
+    def ids(self, part: Part) -> Tensor:
+        """(rows,) the graph's ids of some local rows, where tensors are that are indexed by them."""
+        found: Tensor = getattr(self, part)
+        return found
+
+    def rows_of(self, source: Tensor, part: Part) -> Tensor:
+        """(rows, width) of (graph's nodes, width), those of some local rows."""
+        return source.index_select(0, self.ids(part))
 
     # -- messages: each block is built when first asked for, then kept ----------------------------
 
@@ -184,11 +207,11 @@ class Batch:
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
-        return propagated(self.graph, norm).index_select(0, self.nodes)
+        return self.rows_of(propagated(self.graph, norm), "nodes")
 
     def features_received_by_halo(self, norm: Norm = "gcn") -> Tensor:
         """(halo, features) the same of the halo, from all its neighbours."""
-        return propagated(self.graph, norm).index_select(0, self.halo)
+        return self.rows_of(propagated(self.graph, norm), "halo")
 
     @cached_property
     def edges(self) -> Edges:
@@ -202,6 +225,10 @@ class Batch:
         A target thus has the same number as the source that it is, as in `edges`.
         """
         return self._halo_first(self._edges_to(self.halo))
+
+    def listed(self, by: ListEdges) -> Edges:
+        """The messages that a convolution wants of it."""
+        return by(self)
 
     def weighed_edges(self, norm: Norm) -> Edges:
         """`edges` with the weights of `block(norm)`, and with the self-loops that it adds."""
@@ -352,5 +379,5 @@ class InducedBatch(Batch):
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) from within the batch alone."""
-        x = self.graph.x.index_select(0, self.nodes)
-        return self.renormalized(norm).times(x, x[:0])
+        x = self.rows_of(self.graph.x, "nodes")
+        return self.block(norm).times(x, x[:0])

@@ -13,6 +13,7 @@ from torch import Tensor
 from lmc import checks
 from lmc.data.given import check_graph
 from lmc.data.typed_adjacency import TYPED, TypedNorm, typed_adjacency
+from lmc.device import copied
 from lmc.errors import GraphError
 from lmc.sparse import CSR, index_dtype
 
@@ -112,9 +113,15 @@ def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
     return _once(graph, norm, _power(hops), compute)
 
 
-def known_sums(graph: Graph, norm: Norm = "gcn") -> Tensor | None:
-    """(nodes, features) A X, where it was computed already."""
-    return _cache.get(graph, {}).get((str(norm), _power(1)))
+def sums_of(graph: Graph, norm: Norm, message: Tensor, part: slice) -> Tensor:
+    """(part, width) what consecutive nodes receive of (nodes, width) messages, where those are.
+
+    Of the features themselves, A X is taken where it was computed already.
+    """
+    known: Tensor | None = _cache.get(graph, {}).get((str(norm), _power(1)))
+    if message is graph.x and known is not None:
+        return known[part]
+    return copied(normalize(graph, norm).rows(part), message.device) @ message
 
 
 def _power(hops: int) -> str:

@@ -48,7 +48,7 @@ class SampledBlock(Batch):
     def on(self, graph: Graph) -> Batch:
         """The same draws on a graph with the same nodes and neighbours, but other edges; kept."""
         if graph not in self._elsewhere:
-            self._elsewhere[graph] = replace(self, graph=graph, _built={}, _elsewhere={})
+            self._elsewhere[graph] = replace(self, graph=graph, _built={}, _elsewhere={}, _copies={})
         return self._elsewhere[graph]
 
     def transposed_block(self, norm: Norm = "gcn") -> CSR:
@@ -60,7 +60,11 @@ class SampledBlock(Batch):
 
     def received(self, norm: Norm, message: Tensor) -> Tensor:
         """(nodes, width) sums of what was drawn, of (members, width) messages; differentiable."""
-        forth, back = self.block(norm), self.transposed_block(norm)
+        return self.received_at(self, norm, message)
+
+    def received_at(self, at: SampledBlock, norm: Norm, message: Tensor) -> Tensor:
+        """`received`, by the blocks of this one where it is placed."""
+        forth, back = at.block(norm), at.transposed_block(norm)
         received: Tensor = _Sums.apply(message, forth, back)  # type: ignore[no-untyped-call]
         return received
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lmc import hashed_random
 from lmc.data.graph import Graph
+from lmc.device import on_host
 from lmc.estimators.low_rank import gram, inverse_root, pieces
 from lmc.nn.inference import each_message
 from lmc.nn.model import Model
@@ -45,7 +46,7 @@ def random_bases(
             if number < models.get(place, 0):
                 combined = random_combinations(widths[place], rank, graph.x.dtype, seed, place, number)
                 for part in pieces(graph.num_nodes):
-                    found[place][part] += message(part) @ combined
+                    found[place][part] += on_host(message(part)) @ combined
 
         with shuffled(model, seed, number):
             each_message(graph, model, tell)
@@ -81,7 +82,7 @@ def shuffled(model: nn.Module, seed: int, number: int) -> Iterator[None]:
             for place, (parameter, own) in enumerate(zip(model.parameters(), before, strict=True)):
                 if number > 0:
                     order = hashed_random.permutation(own.numel(), seed, number, place)
-                    parameter.copy_(own.flatten()[torch.from_numpy(order)].view_as(own))
+                    parameter.copy_(on_host(own).flatten()[torch.from_numpy(order)].view(own.shape))
         yield
     finally:
         with torch.no_grad():

@@ -24,6 +24,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from lmc.device import HOST
+from lmc.kernels.plain import widest_type
+
 Beta = Callable[[Tensor], Tensor]
 """From (rows,) shares of neighbours in reach to (rows, 1) β."""
 Score = Literal["x^2", "2x^2", "2x-x^2", "x", "1", "sin"]
@@ -70,9 +73,11 @@ class FoundBeta:
 
     Args:
         prior: from (any,) shares to the β of tenths that no row has told anything of yet.
+        device: of the steps.
 
     Attributes:
-        sums: (BINS, 2) float64, Σ ⟨truth - old, incomplete - old⟩ and Σ ‖incomplete - old‖².
+        sums: (BINS, 2) Σ ⟨truth - old, incomplete - old⟩ and Σ ‖incomplete - old‖², in float64 where the
+            device has it.
 
     >>> beta = FoundBeta(torch.square)
     >>> round(float(beta(torch.tensor([0.81]))), 4)
@@ -82,9 +87,10 @@ class FoundBeta:
     0.25
     """
 
-    def __init__(self, prior: Callable[[Tensor], Tensor]) -> None:
-        self.sums = torch.zeros(BINS, 2, dtype=torch.float64)
-        self._prior = prior((torch.arange(BINS, dtype=torch.float64) + 0.5) / BINS)
+    def __init__(self, prior: Callable[[Tensor], Tensor], device: torch.device = HOST) -> None:
+        exact = widest_type(device)
+        self.sums = torch.zeros(BINS, 2, dtype=exact, device=device)
+        self._prior = prior((torch.arange(BINS, dtype=exact) + 0.5) / BINS).to(device)
 
     def __call__(self, share: Tensor) -> Tensor:
         """(rows, 1) how much of incomplete sums rows with these shares take, in the shares' type."""
@@ -96,8 +102,8 @@ class FoundBeta:
 
         Tenths of which nothing was told for long follow those beside them.
         """
-        place = torch.arange(BINS)
-        nearby = NEARBY ** (place[:, None] - place).abs().double()
+        place = torch.arange(BINS, device=self.sums.device)
+        nearby = NEARBY ** (place[:, None] - place).abs().to(self.sums.dtype)
         along, squares = (nearby @ self.sums).unbind(1)
         found = torch.where(squares > 0, (along / squares).clamp(0, 1), self._prior)
         return torch.where(found < NEGLIGIBLE, 0, found)
@@ -112,9 +118,9 @@ class FoundBeta:
             incomplete: (rows, width) what has come from the batch.
         """
         ahead = incomplete - old
-        rows = torch.stack([((truth - old) * ahead).sum(1), ahead.square().sum(1)], dim=1).double()
+        rows = torch.stack([((truth - old) * ahead).sum(1), ahead.square().sum(1)], dim=1).to(self.sums.dtype)
         rounding = ROUNDING * torch.finfo(old.dtype).eps
-        tells = rows[:, 1] > rounding**2 * old.double().square().sum(1)
+        tells = rows[:, 1] > rounding**2 * old.to(self.sums.dtype).square().sum(1)
         self.sums *= MEMORY
         self.sums.index_add_(0, _bin(share[tells]), rows[tells])
 

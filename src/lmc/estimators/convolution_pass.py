@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lmc.data.batch import Edges
+from lmc.device import on_host
 from lmc.estimators.halo import some_of
 from lmc.estimators.layer_pass import LayerPass, Neighbours, Replaced, computed, or_zero
 from lmc.estimators.vjp import Computed, ParameterGradients, add
@@ -30,7 +31,7 @@ class ConvolutionPass(LayerPass):
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
 
         def updated(own: Tensor, others: Tensor, initial: Tensor) -> Tensor:
-            received = self._received(self.layer.edges(self.batch), own, others, self.rows)
+            received = self._received(self.batch.listed(self.layer.edges), own, others, self.rows)
             self.received = received.detach()
             return self.layer.update(received, initial)
 
@@ -40,8 +41,8 @@ class ConvolutionPass(LayerPass):
     def received_from_batch(self) -> Tensor:
         """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
         count, rows = self.batch.num_nodes, self.batch.telling.rows
-        telling = torch.zeros(count, dtype=torch.bool).index_fill_(0, rows, True)
-        within = self.layer.edges(self.batch).within(count, telling)
+        telling = rows.new_zeros(count, dtype=torch.bool).index_fill_(0, rows, True)
+        within = self.batch.listed(self.layer.edges).within(count, telling)
         own, others = self._sent()
         with torch.no_grad():  # as halo rows, which leave no trace in running statistics
             return self._received(within, own, others[:0], replace(self.rows, inside=False))[rows]
@@ -58,7 +59,7 @@ class ConvolutionPass(LayerPass):
         def received(rows: Tensor | None) -> Tensor:
             if neighbours == "reach":
                 return some_of(self._received_by_halo().value, rows)
-            from_batch = self.layer.halo_edges(self.batch).sent_from(self.batch.num_halo)
+            from_batch = self.batch.listed(self.layer.halo_edges).sent_from(self.batch.num_halo)
             sent, sent_by_halo = self._sent()
             with torch.no_grad():
                 return self._received(from_batch, sent_by_halo, sent, self.halo_rows)
@@ -73,7 +74,8 @@ class ConvolutionPass(LayerPass):
         if self.halo_update is None:
 
             def received(own: Tensor, others: Tensor) -> Tensor:
-                return self._received(self.layer.halo_edges(self.batch), own, others, self.halo_rows)
+                edges = self.batch.listed(self.layer.halo_edges)
+                return self._received(edges, own, others, self.halo_rows)
 
             sent, sent_by_halo = self._sent()
             self.halo_update = Computed(received, sent_by_halo, sent)
@@ -95,7 +97,7 @@ class ConvolutionPass(LayerPass):
         """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`."""
         at_own, at_initial = self.collect(v, gradients)
         from_halo = None
-        if v_halo.any():
+        if on_host(v_halo.any()):
             by_halo = self._received_by_halo()
             (from_halo,) = by_halo.vjp(v_halo, by_halo.inputs[1])
         assert self.message is not None

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from lmc import checks
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler
 from lmc.data import rules
-from lmc.data.batch import Batch
+from lmc.data.batch import Batch, InducedBatch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
+from lmc.device import HOST, chosen_device, device_of, free_memory, move
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
@@ -31,7 +32,7 @@ from lmc.malloc import keep_large_buffers, trim_free_memory
 from lmc.nn.fitting import layer_widths
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model
-from lmc.precision import Precision, check_precision, warn_if_slow
+from lmc.precision import Precision, check_precision, remembered_type, warn_if_slow
 
 Reference = Callable[[Batch], dict[nn.Parameter, Tensor]]
 """From a batch to an estimate of every parameter's gradient."""
@@ -141,6 +142,8 @@ class Estimator(ABC):
         histories: MakeHistory = MemoryHistory,
         outside: Tensor | None = None,
         precision: Precision | None = None,
+        device: str | torch.device | None = None,
+        room: int | None = None,
     ) -> None:
         """Tie the estimator to a model and a graph, and make room for what it remembers.
 
@@ -155,6 +158,10 @@ class Estimator(ABC):
             histories: makes the store of one boundary's historical values, from how many, width and type.
             outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
             precision: `"full"`, `"half"` or `"bf16"`, see `Precision`; None for the estimator's own.
+            device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where steps compute, and where the
+                model is moved to; None for where it is. Graph and batches stay on the host.
+            room: bytes on the device for histories and features, which stay on the host if they are larger;
+                None for what is free there.
         """
         check_graph(graph)
         checks.one_of("init", init, Init)
@@ -179,11 +186,24 @@ class Estimator(ABC):
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths = loss or loss_of(graph.task), widths
         self._make_history, self._outside = histories, outside
-        self.placement = Placement.of(graph, precision)
+        here = device_of(model) if device is None else chosen_device(device)
+        move(model, here)
+        self.placement = Placement.of(graph, precision, here, *self._room_and_kept(room, here, precision))
         vars(self).pop("whole", None)  # it belongs to the graph before
         with self.placement.computing():
             self.prepare_graph()
             self.reset()
+
+    def _room_and_kept(
+        self, room: int | None, device: torch.device, precision: Precision
+    ) -> tuple[int | None, int]:
+        """Bytes that there are for what is kept, None where nobody says, and bytes that it has."""
+        room = free_memory(device) if room is None else room
+        if room is None or device == HOST:
+            return None, 0
+        nodes = self.graph.num_nodes if self._outside is None else self._outside.numel()
+        width = self.remembered(self.model, self._widths).width
+        return room, width * nodes * remembered_type(precision, self.graph.x.dtype).itemsize
 
     def reset(self) -> None:
         """Forget what was learned since `bind`."""
@@ -200,7 +220,24 @@ class Estimator(ABC):
 
     def prepare(self, batch: Batch) -> None:
         """Build all that a step will read of a batch; meant for the background, see `lmc.prefetch`."""
-        self.model.prepare(self.trained_on(batch), halo=False)
+        self.prepare_there(self.trained_on(batch), halo=False)
+
+    def prepare_there(self, batch: Batch, halo: bool) -> Batch:
+        """The batch as its step will read it, where that is: blocks, and with `halo` those of halo rows.
+
+        On a device, also labels, ids, and the features that there is no room for in whole.
+        """
+        there = self.placement.batch(batch, ahead=True)
+        self.model.prepare(there, halo)
+        if there is batch:
+            return there
+        _ = there.y, there.train_mask
+        source, first = self.graph.x, self.model.layers[0]
+        if isinstance(first, LinearLayer) and first_messages_are_features(self.model):
+            source = source if isinstance(batch, InducedBatch) else propagated(self.graph, first.aggregation)
+        for part in ("nodes", "halo"):
+            self.placement.fetch(there, source, part)
+        return there
 
     def backward(self, batch: Batch) -> float:
         """Add the estimate to the parameters' `.grad`.
@@ -235,7 +272,7 @@ class Estimator(ABC):
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The estimate of a batch of this graph."""
-        where = self.trained_on(batch)
+        where = self.placement.batch(self.trained_on(batch))
         return self.estimate_with(where, self.halo_policy(where))
 
     def estimate_with(self, batch: Batch, halo: HaloPolicy) -> tuple[float, dict[nn.Parameter, Tensor]]:
@@ -251,7 +288,12 @@ class Estimator(ABC):
         share is computed once, here.
         """
         exact = exact_values(self.step_on(self.whole, HaloPolicy()))
-        return lambda batch: self.estimate_with(batch, ExactHalo(exact, batch))[1]
+
+        def reference(batch: Batch) -> dict[nn.Parameter, Tensor]:
+            where = self.placement.batch(batch)
+            return self.estimate_with(where, ExactHalo(exact, where))[1]
+
+        return reference
 
     def normalized(
         self, batch: Batch, loss: float, gradients: dict[nn.Parameter, Tensor]
@@ -262,7 +304,8 @@ class Estimator(ABC):
 
     def step_on(self, batch: Batch, halo: HaloPolicy) -> Step:
         """The step itself, not yet run."""
-        return Step(self.model, batch, halo, self.loss, (self._seed, self._step), self.placement)
+        address, where = (self._seed, self._step), self.placement.batch(batch)
+        return Step(self.model, where, halo, self.loss, address, self.placement)
 
     def found(self) -> dict[str, float]:
         """Numbers that the method has found by itself so far, for the record of an epoch; here, none."""

@@ -46,7 +46,7 @@ class ExactHalo(HaloPolicy):
     """
 
     def __init__(self, values: ExactValues, batch: Batch) -> None:
-        self._values, self._nodes, self._inside = values, batch.halo, batch.nodes
+        self._values, self._nodes, self._inside = values, batch.ids("halo"), batch.ids("nodes")
 
     def embeddings(self, layer: int, z: Tensor, incomplete: Tensor | None) -> Tensor:
         """(halo, width) Hˡ."""
@@ -72,7 +72,7 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
     """
     model, whole = step.model, step.batch
     nothing = step.placement.put(whole.graph.x[:0, :0])
-    encoded = step.encode(whole.nodes).value
+    encoded = step.encode().value
     initial = Computed(model.initial, encoded).value if model.reads_initial else nothing
     embeddings: list[Tensor] = []
     jumped, read_again = model.jumped_to, model.read_again

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
+from lmc.device import on_host
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, check_estimator
 from lmc.estimators.halo import HaloPolicy
@@ -137,5 +138,5 @@ def _distance(one: Estimate, other: Estimate, parameters: list[nn.Parameter]) ->
     squares = 0.0
     for p in parameters:
         difference = one.get(p, torch.zeros_like(p)) - other.get(p, torch.zeros_like(p))
-        squares += float(difference.double().square().sum())
+        squares += float(on_host(difference).double().square().sum())
     return math.sqrt(squares)

@@ -45,7 +45,7 @@ class GraphFM(HistoryEstimator):
 
     def prepare(self, batch: Batch) -> None:
         """Build what a step will read, of halo rows too."""
-        self.model.prepare(batch, halo=True)
+        self.prepare_there(batch, halo=True)
 
 
 class MovedHalo(HistoricalHalo):

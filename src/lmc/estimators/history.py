@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lmc import kernels
+from lmc.device import HOST, copied
 from lmc.errors import ArgumentError
 
 
@@ -72,7 +73,7 @@ class Remembered:
 
 
 class MemoryHistory:
-    """A history in memory.
+    """A history in memory, of the host or of the device that steps are on.
 
     >>> history = MemoryHistory(3, 2, torch.float16)
     >>> history.push(torch.tensor([1]), torch.ones(1, 2))
@@ -80,18 +81,19 @@ class MemoryHistory:
     [[0.0, 0.0], [1.0, 1.0]]
     """
 
-    def __init__(self, num_places: int, width: int, dtype: torch.dtype) -> None:
-        self.values = torch.zeros(num_places, width, dtype=dtype)
+    def __init__(self, num_places: int, width: int, dtype: torch.dtype, device: torch.device = HOST) -> None:
+        self.values = torch.zeros(num_places, width, dtype=dtype, device=device)
 
     def pull(self, places: Tensor) -> Tensor:
         """(places, width) what was last written, in the type of storage."""
-        return self.values.index_select(0, places)
+        return self.values.index_select(0, copied(places, self.values.device))
 
     def push(self, places: Tensor, values: Tensor) -> None:
         """Write (places, width); what is too large for the type of storage becomes its largest number."""
         if self.values.dtype != values.dtype:
             limit = torch.finfo(self.values.dtype).max
             values = values.clamp(-limit, limit).to(self.values.dtype)
+        places = copied(places, self.values.device)
         kernels.kernels_for(self.values).put_rows(places, values, self.values)
 
     def snapshot(self) -> Tensor:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
+from lmc.device import HOST
 from lmc.estimators.estimator import Estimator, Kept
 from lmc.estimators.exact import exact_values
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.history import History, Remembered
+from lmc.estimators.history import History, MemoryHistory, Remembered
+from lmc.estimators.host_history import HostHistory
 from lmc.nn.dropout import without_dropout
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
@@ -46,12 +49,21 @@ class HistoryEstimator(Estimator):
         super().reset()
         dtype = self.placement.remembered
         self.nodes = Remembered(self.graph.num_nodes, self._outside)
-        count, make = len(self.nodes), self._make_history
+        count, make = len(self.nodes), self._make_here
         kept = self.remembered(self.model, self._widths)
         self.embeddings = {layer: make(count, width, dtype) for layer, width in kept.embeddings.items()}
         self.auxiliaries = {layer: make(count, width, dtype) for layer, width in kept.auxiliaries.items()}
         if self._init == "exact":
             self.refill()
+
+    def _make_here(self, count: int, width: int, dtype: torch.dtype) -> History:
+        """A history that steps on their device read and write."""
+        device, make = self.placement.device, self._make_history
+        if device == HOST:
+            return make(count, width, dtype)
+        if make is MemoryHistory and self.placement.remembers_here:
+            return MemoryHistory(count, width, dtype, device)
+        return HostHistory(make(count, width, dtype), device)
 
     def refill(self) -> None:
         """`fill_exactly`, with nothing dropped and no trace in the model."""
@@ -60,7 +72,8 @@ class HistoryEstimator(Estimator):
 
     def fill_exactly(self) -> None:
         """Write what every history would have of all nodes."""
-        step = self.step_on(self.whole, self.halo_policy(self.whole))
+        whole = self.placement.batch(self.whole)
+        step = self.step_on(whole, self.halo_policy(whole))
         exact_values(step, backward=bool(self.auxiliaries))
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.batch import Batch
+from lmc.device import on_host
 from lmc.errors import ArgumentError
 from lmc.estimators.beta import SCORES, Beta, FixedBeta, FoundBeta, Score
 from lmc.estimators.estimator import Kept
@@ -133,7 +134,8 @@ class LMC(HistoryEstimator):
     def _make_betas(self) -> tuple[MakeBeta, MakeBeta]:
         """What makes the β of a layer, forward and backward."""
         if self.alpha == "auto":
-            return partial(FoundBeta, SCORES[PRIORS[0]]), partial(FoundBeta, SCORES[PRIORS[1]])
+            forward, backward = (partial(FoundBeta, SCORES[prior], self.placement.device) for prior in PRIORS)
+            return forward, backward
         scores = SCORES[self.score], SCORES[self.backward_score or self.score]
         return partial(FixedBeta, self.alpha, scores[0]), partial(FixedBeta, self.alpha, scores[1])
 
@@ -143,11 +145,11 @@ class LMC(HistoryEstimator):
 
     def prepare(self, batch: Batch) -> None:
         """Build what a step will read, of halo rows too where their values are mixed."""
-        self.model.prepare(batch, halo=self.alpha != 0)
+        there = self.prepare_there(batch, halo=self.alpha != 0)
         if self.alpha != 0:
-            _ = batch.local_share
+            _ = there.local_share
         if self.alpha == "auto":
-            self.model.prepare_telling(batch)
+            self.model.prepare_telling(there)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step, every history, and what β was found from."""
@@ -163,7 +165,7 @@ class LMC(HistoryEstimator):
         """β forward and backward, on average over layers and tenths of x."""
         directions = {"forward": self.forward_beta, "backward": self.backward_beta}
         return {
-            f"β {name}": float(torch.stack([beta.by_tenths for beta in found]).mean())
+            f"β {name}": float(on_host(torch.stack([beta.by_tenths for beta in found]).mean()))
             for name, betas in directions.items()
             if (found := [beta for beta in betas.values() if isinstance(beta, FoundBeta)])
         }

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.batch import Batch
+from lmc.device import copied
 from lmc.estimators.estimator import Estimator, Reference
 
 
@@ -25,10 +26,10 @@ def gradients_of_losses(estimator: Estimator, weights_of: Callable[[Batch], Tens
 
     def reference(batch: Batch) -> dict[nn.Parameter, Tensor]:
         labelled, weights = graph.train_mask[batch.nodes], weights_of(batch)
-        nodes = batch.nodes[labelled]
+        nodes, here = batch.nodes[labelled], prediction.device
         with torch.enable_grad():
-            losses = estimator.loss(prediction[nodes], graph.y[nodes])
-            total = (losses if weights is None else weights[labelled] * losses).sum()
+            losses = estimator.loss(prediction[copied(nodes, here)], copied(graph.y[nodes], here))
+            total = (losses if weights is None else copied(weights[labelled], here) * losses).sum()
         found = torch.autograd.grad(total, trained, retain_graph=True, allow_unused=True)
         gradients = {p: each for p, each in zip(trained, found, strict=True) if each is not None}
         return estimator.normalized(batch, 0.0, gradients)[1]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from lmc.device import HOST, copied
 from lmc.estimators.placement import in_full
 from lmc.nn.module_context import without_autocast
 from lmc.sparse import CSR
@@ -68,10 +69,17 @@ class LowRank:
         root = inverse_root(gram(inside), LEAST_IN_BATCH).to(dtype)
         return LowRank(sums @ root, basis, batch, root)
 
+    def on(self, device: torch.device) -> LowRank:
+        """The same on a device, with the batch's own rows of the basis; itself on the host."""
+        if device == HOST:
+            return self
+        own = replace(self, basis=self.basis.index_select(0, self.rows), rows=torch.arange(len(self.rows)))
+        return copied(own, device)
+
     def add_to(self, sums: Tensor, message: Tensor) -> Tensor:
         """Sums (batch, stacked * width) plus the product with (batch, width); what was given is used up."""
         found = sums.to(self.left.dtype)
-        with without_autocast():  # large terms cancel out: 16 bits are too few
+        with without_autocast(sums.device):  # large terms cancel out: 16 bits are too few
             product = self.root.T @ (rows_of(self.basis, self.rows).T @ message.to(self.left.dtype))
             found.view(len(self.left), message.shape[1]).addmm_(self.left, product)
         return found.to(sums.dtype)
@@ -80,7 +88,7 @@ class LowRank:
         """The same of the transposed matrix, of each stacked one, with (batch, width)."""
         rank = len(self.root)
         found = sums.to(self.left.dtype)
-        with without_autocast():
+        with without_autocast(sums.device):
             of_each = self.left.view(len(self.rows), -1).T @ v.to(self.left.dtype)  # (stacked * rank, width)
             side_by_side = of_each.view(-1, rank, v.shape[1]).transpose(0, 1).reshape(rank, -1)
             found.addmm_(rows_of(self.basis, self.rows), self.root @ side_by_side)

@@ -143,7 +143,7 @@ class MixedSums(MixedHalo):
         beta = betas.get(layer)
         if layer in histories and self._learns and isinstance(beta, FoundBeta):
             rows, share = self._batch.telling
-            places = self._inside[rows]
+            places = self._inside[self._batch.host.telling.rows]
             # Each has a place, in batches of the clusters that the estimator was bound for.
             if len(rows) > 0 and bool((places >= 0).all()):
                 old = in_full(histories[layer].pull(places))

@@ -16,6 +16,7 @@ from lmc.batching.samplers import BatchOptions, Sampler
 from lmc.batching.targets import CandidateSampler, TargetBatch
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
+from lmc.device import on_host
 from lmc.estimators.estimator import Reference
 from lmc.estimators.exact import exact_values
 from lmc.estimators.history_estimator import HistoryEstimator
@@ -88,15 +89,16 @@ class MVSGNN(HistoryEstimator):
 
     def fill_exactly(self) -> None:
         """Write the embeddings of all nodes, and how large the gradients of training nodes are."""
-        step = self.step_on(self.whole, self.halo_policy(self.whole))
+        whole = self.placement.batch(self.whole)
+        step = self.step_on(whole, self.halo_policy(whole))
         watch = self._see if self.importance == "gradients" else None
         exact_values(replace(step, watch=watch), backward=False)
 
     def _see(self, whole: Batch, v: Tensor, received: Tensor) -> None:
         """|g_i|² = |v|² (|r|² + 1), of v ⊗ r and v, the gradients of a map and its bias; else |v|²."""
-        squares = v[self._targets].double().square().sum(1)
+        squares = on_host(v)[self._targets].double().square().sum(1)
         if isinstance(self.model.layers[-1], LinearLayer):
-            squares *= 1 + received[self._targets].double().square().sum(1)
+            squares *= 1 + on_host(received)[self._targets].double().square().sum(1)
         self._take_norms(squares.sqrt())
 
     def _take_norms(self, norms: Tensor) -> None:
@@ -122,9 +124,9 @@ class MVSGNN(HistoryEstimator):
         weights = self.loss_weights(batch)
         assert weights is not None
         places = weights.nonzero()[:, 0]
-        drawn = Batch.of_known(self.graph, batch.nodes[places], batch.scale)
-        step = self.step_on(drawn, self.halo_policy(drawn))
-        loss, gradients = replace(step, loss=lambda *given: weights[places] * self.loss(*given)).run()
+        drawn = self.placement.batch(Batch.of_known(self.graph, batch.nodes[places], batch.scale))
+        step, counted = self.step_on(drawn, self.halo_policy(drawn)), self.placement.put(weights[places])
+        loss, gradients = replace(step, loss=lambda *given: counted * self.loss(*given)).run()
         return self.normalized(batch, loss, gradients.of)
 
     def loss_weights(self, batch: Batch) -> Tensor | None:
@@ -137,7 +139,7 @@ class MVSGNN(HistoryEstimator):
         drawn = systematic_draw(self.chances, *batch.address)
         weights = np.zeros_like(self.chances)
         weights[drawn] = 1 / (batch.scale * self.chances[drawn])
-        return self.placement.put(torch.from_numpy(weights))
+        return torch.from_numpy(weights).to(self.placement.dtype)
 
     def references(self) -> Reference:
         """The gradient of the same weighted losses with all messages; its mean over draws is the gradient."""

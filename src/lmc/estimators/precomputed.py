@@ -60,12 +60,17 @@ class Precomputed(TargetEstimator):
         trim_free_memory()
 
     def prepare(self, batch: Batch) -> None:
-        """Nothing: a step takes rows, and builds no blocks."""
+        """Nothing is built: a step takes rows. Those on their way to a device may go ahead."""
+        there = self.placement.batch(batch, ahead=True)
+        for part in self._parts if there is not batch else ():
+            self.placement.fetch(there, part, "nodes")
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """Eq. (6): the head's derivatives, at rows of zᴸ."""
-        step, gradients = self.step_on(batch, HaloPolicy()), ParameterGradients(batch.weights)
-        z = torch.cat([self.placement.take(part, batch.nodes) for part in self._parts], dim=1)
+        step = self.step_on(batch, HaloPolicy())
+        gradients = ParameterGradients(step.batch.weights)
+        rows = (step.batch.rows_of(part, "nodes") for part in self._parts)
+        z = torch.cat([self.placement.put(each) for each in rows], dim=1)
         losses = step.losses(z)
         gradients.vjp(losses, torch.ones_like(losses.value), self.model.head.parameters())
         return self.normalized(batch, step.weighted_sum(losses), gradients.of)

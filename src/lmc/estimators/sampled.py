@@ -15,6 +15,7 @@ from lmc.batching.targets import TargetBatch, TargetSampler
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.data.sampled import SampledBlock
+from lmc.device import copied
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes, Reference
 from lmc.estimators.loss_reference import gradients_of_losses
@@ -73,8 +74,12 @@ class SampledEstimator(TargetEstimator):
         """Draw, and build all that the step will read; not where draws depend on the steps made so far."""
         if isinstance(batch, TargetBatch):
             blocks = self.draw(batch, batch.address)
-            for layer, block in zip(self.model.layers, blocks, strict=True):
+            there = [self.placement.batch(block, ahead=True) for block in blocks]
+            for layer, block in zip(self.model.layers, there, strict=True):
                 layer.prepare(block, halo=False)
+            if there[0] is not blocks[0]:
+                _ = there[-1].y, there[-1].train_mask
+                self.placement.fetch(there[0], self.graph.x, "members")
             self._ahead[batch] = blocks
 
     def estimate_on(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
@@ -91,8 +96,10 @@ class SampledEstimator(TargetEstimator):
 
     def step_over(self, blocks: Sequence[SampledBlock], weights: Tensor | None) -> SampledStep:
         """The step itself, not yet run."""
-        address = (self._seed, self._step)
-        return SampledStep(self.model, blocks, weights, self.loss, address, self.placement)
+        address, here = (self._seed, self._step), self.placement
+        placed = [here.batch(block) for block in blocks]
+        weights = None if weights is None else copied(weights, here.device)
+        return SampledStep(self.model, placed, weights, self.loss, address, here)
 
     @property
     def senders(self) -> CSR:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.sampled import SampledBlock
+from lmc.device import on_host
 from lmc.estimators.losses import Loss
 from lmc.estimators.placement import Placement, in_full
 from lmc.kernels.fixed_sums import total
@@ -46,7 +47,7 @@ class SampledStep:
             losses = self._losses()
             found = torch.autograd.grad(losses.sum(), trained, allow_unused=True)
         gradients = {p: gradient for p, gradient in zip(trained, found, strict=True) if gradient is not None}
-        return float(total(losses.detach())), gradients
+        return float(on_host(total(losses))), gradients
 
     def _losses(self) -> Tensor:
         """(labelled nodes,) weighted."""
@@ -59,7 +60,7 @@ class SampledStep:
     def prediction(self) -> Tensor:
         """(nodes of the last block, out)."""
         model, first, last = self.model, self.blocks[0], self.blocks[-1]
-        x = self.placement.take(first.graph.x, first.members)
+        x = self.placement.put(first.rows_of(first.graph.x, "members"))
         z = model.encoder(x, self._rows(first.members, 0))
         initial, messages = model.initial(z), list[Tensor]()
         for place, (layer, block) in enumerate(zip(model.layers, self.blocks, strict=True), start=1):

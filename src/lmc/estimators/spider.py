@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lmc import checks
@@ -109,9 +110,11 @@ class Spider(Estimator):
         histories: MakeHistory = MemoryHistory,
         outside: Tensor | None = None,
         precision: Precision | None = None,
+        device: str | torch.device | None = None,
+        room: int | None = None,
     ) -> None:
         """Bind `inner`, and make room for W_{k-1} and g_{k-1}; see `Estimator.bind`."""
-        self.inner.bind(model, graph, init, loss, seed, histories, outside, precision)
+        self.inner.bind(model, graph, init, loss, seed, histories, outside, precision, device, room)
         self.model, self.graph = model, graph
         self.loss, self.placement = self.inner.loss, self.inner.placement
         self._begin()

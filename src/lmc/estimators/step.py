@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from lmc.data.batch import Batch
 from lmc.data.typed_adjacency import TYPED
+from lmc.device import on_host
 from lmc.errors import ArgumentError
 from lmc.estimators.convolution_pass import ConvolutionPass
 from lmc.estimators.direct import Direct
@@ -98,9 +99,9 @@ class Step:
         reads_batch = reads_halo or reads_input or model.layers[0].reads_own
 
         # Line 5. Ĥ⁰ is exact: it depends on the node's own features alone.
-        encoded = self.encode(self.batch.nodes) if reads_batch else None
+        encoded = self.encode() if reads_batch else None
         z = None if encoded is None else encoded.value
-        z_halo = self.encode(self.batch.halo, inside=False).value if reads_halo else None
+        z_halo = self.encode("halo").value if reads_halo else None
         initial = Computed(model.initial, z) if model.reads_initial and z is not None else None
         of_input = self._nothing() if initial is None else initial.value
         of_halo_input = self._nothing()
@@ -140,10 +141,10 @@ class Step:
         assert z is not None
         return Forward(encoded, initial, passes, z, z_halo)
 
-    def encode(self, nodes: Tensor, inside: bool = True) -> Computed:
-        """(nodes, width) z⁰."""
-        rows = Rows(nodes, (*self.address, 0), inside)
-        x = self.placement.take(self.batch.graph.x, nodes)
+    def encode(self, part: Literal["nodes", "halo"] = "nodes") -> Computed:
+        """(nodes, width) z⁰ of the batch, or of its halo."""
+        rows = Rows(getattr(self.batch, part), (*self.address, 0), inside=part == "nodes")
+        x = self.placement.put(self.batch.rows_of(self.batch.graph.x, part))
         return Computed(lambda x: self.placement.put(self.model.encoder(x, rows)), x)
 
     def _nothing(self) -> Tensor:
@@ -231,7 +232,7 @@ class Step:
         """The sum of the batch's losses, each times the weight of its node."""
         weights, labelled = self.batch.weights, self.batch.train_mask[: self.batch.num_nodes]
         weighted = losses.value if weights is None else weights * losses.value
-        return float(total(weighted[labelled]))
+        return float(on_host(total(weighted[labelled])))
 
     def _halo_losses(self, forward: Forward) -> tuple[Direct, Tensor]:
         """Derivatives of the halo's own losses: (halo, width) at messages that the head reads, and V̂ᴸ."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lmc import checks
 from lmc.data.batch import Batch
+from lmc.device import on_host
 from lmc.estimators.basis import orthonormal, random_bases, random_combinations
 from lmc.estimators.estimator import Kept
 from lmc.estimators.history_estimator import HistoricalHalo, HistoryEstimator
@@ -118,7 +119,7 @@ class TOP(HistoryEstimator):
                 outside = block.keep(block.indices >= batch.num_nodes)
                 with without_autocast():
                     found[place] = LowRank.fitted(outside, bases[place], batch.nodes, batch.halo)
-        return Maps(found, bases)
+        return Maps({place: each.on(self.placement.device) for place, each in found.items()}, bases)
 
     def halo_policy(self, batch: Batch) -> LinearHalo:
         """That of a batch with nothing outside."""
@@ -129,7 +130,8 @@ class TOP(HistoryEstimator):
         maps = self._ahead.get(batch)
         if maps is None or maps.by is not self.bases:
             maps = self._ahead[batch] = self._maps(batch)
-        found = self.estimate_with(batch.alone, LinearHalo(self, batch.alone, maps.of))
+        alone = self.placement.batch(batch.alone)
+        found = self.estimate_with(alone, LinearHalo(self, alone, maps.of))
         if not self.is_frozen and self.basis == "history":
             self._visited += batch.num_nodes
             if self._visited >= self.graph.num_nodes:
@@ -141,11 +143,11 @@ class TOP(HistoryEstimator):
     def _historical_bases(self) -> Bases:
         """Of the messages that historical embeddings give, with nothing dropped."""
         found, dtype = Bases(), self.graph.x.dtype
-        with evaluating(self.model), torch.no_grad(), without_autocast():
+        with evaluating(self.model), torch.no_grad(), without_autocast(self.placement.device):
             for place, width in self._message_widths.items():
                 combined = random_combinations(width, self.rank, dtype, self._seed, place, 0)
                 columns = torch.cat(
-                    [self._message(place, part) @ combined for part in pieces(self.graph.num_nodes)]
+                    [on_host(self._message(place, part)) @ combined for part in pieces(self.graph.num_nodes)]
                 )
                 found[place] = self._stored(orthonormal(columns))
         return found
@@ -155,7 +157,7 @@ class TOP(HistoryEstimator):
         nodes = torch.arange(part.start, part.stop)
         rows = Rows(nodes, (0,), inside=False)
         if place == 1:
-            z = self.model.encoder(self.graph.x[part], rows)
+            z = self.model.encoder(self.graph.x[part].to(self.placement.device), rows)
         else:
             z = self.embeddings[place - 1].pull(nodes).to(self.graph.x.dtype)
         message: Tensor = self.model.layers[place - 1].message(z, rows)

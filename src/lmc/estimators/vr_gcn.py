@@ -12,6 +12,7 @@ from torch import Tensor
 from lmc import kernels
 from lmc.data.normalization import Norm, normalize
 from lmc.data.sampled import SampledBlock
+from lmc.device import copied
 from lmc.estimators.estimator import Kept
 from lmc.estimators.history import History, Remembered
 from lmc.estimators.history_estimator import HistoryEstimator
@@ -39,13 +40,13 @@ class ControlledBlock(SampledBlock):
     remembered: Remembered = field(kw_only=True)
     writes: bool = field(kw_only=True)
 
-    def received(self, norm: Norm, message: Tensor) -> Tensor:
+    def received_at(self, at: SampledBlock, norm: Norm, message: Tensor) -> Tensor:
         """(nodes, width) Σ_u Â_vu h̄_u + Σ_drawn Â_vu (h_u - h̄_u), each of the latter for as many as it is."""
         if self.history is None:
-            return self.received_features(norm)
+            return at.received_features(norm)
         before = self._before(self.members, self.history, message.dtype)
         found = self._sum_of_histories(norm, self.history, message.dtype)
-        found = found + super().received(norm, message - before)
+        found = found + super().received_at(at, norm, message - before)
         if self.writes:
             self.history.push(self.remembered.places(self.members), message.detach())
         return found
@@ -56,7 +57,7 @@ class ControlledBlock(SampledBlock):
         senders, places = kernels.kernels_for().number(self.nodes[:0], rows.indices.long())
         before = self._before(senders, history, dtype)
         among_senders = CSR(rows.indptr.long(), places, rows.values, len(senders), rows.stacked)
-        return among_senders.times(before, before[:0])
+        return copied(among_senders, before.device).times(before, before[:0])
 
     def _before(self, nodes: Tensor, history: History, dtype: torch.dtype) -> Tensor:
         """(nodes, width) h̄."""

@@ -1,4 +1,7 @@
-"""The loops of `fast.py` in plain torch: the specification, and the fallback for other types of numbers."""
+"""The loops of `fast.py` in plain torch: the specification, and what runs where there is no faster form.
+
+Those of a step run on any device of torch's, those that build batches on the host.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import hashed_random
+from lmc.device import HOST, copied
 from lmc.kernels.plain_samples import draw as draw
 from lmc.kernels.plain_samples import number as number
 from lmc.kernels.plain_samples import pick as pick
+
+GATHERED = 1 << 20
+"""Entries of a sparse matrix whose messages are in memory at a time."""
+WORD = 2**32 - 1
 
 
 def wide_type(z: Tensor) -> torch.dtype:
     """In which sums over entries of z are taken, and columns described: float32, but float64 of float64."""
     return torch.float64 if z.dtype == torch.float64 else torch.float32
+
+
+def widest_type(device: torch.device) -> torch.dtype:
+    """In which sums over all rows are taken: float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:
@@ -24,18 +37,32 @@ def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor,
     if values is None:
         values = torch.ones(indices.numel(), dtype=dense.dtype, device=dense.device)
     shape = (indptr.numel() - 1, len(dense))
+    if dense.device.type not in ("cpu", "cuda"):  # torch has these products nowhere else
+        return _sums_of_gathered(indptr, indices, values.to(dense.dtype), dense).to(inside.dtype)
     return (torch.sparse_csr_tensor(indptr, indices, values.to(dense.dtype), shape) @ dense).to(inside.dtype)
+
+
+def _sums_of_gathered(indptr: Tensor, indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    """(rows, width) of the product, some entries at a time."""
+    rows = torch.arange(indptr.numel() - 1, device=dense.device)
+    row = rows.repeat_interleave(indptr.diff().long(), output_size=indices.numel())
+    out = dense.new_zeros(len(rows), dense.shape[1])
+    for first in range(0, indices.numel(), GATHERED):
+        part = slice(first, first + GATHERED)
+        sent = values[part, None] * dense.index_select(0, indices[part].long())
+        out = out.index_add(0, row[part], sent)
+    return out
 
 
 def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     """(width,) mean and (biased) variance of each column."""
-    variance, mean = torch.var_mean(z.double(), dim=0, correction=0)
+    variance, mean = torch.var_mean(z.to(widest_type(z.device)), dim=0, correction=0)
     return mean.to(wide_type(z)), variance.to(wide_type(z))
 
 
 def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """(width,) sums over rows of g and of g z, g the derivative."""
-    g = derivative.double()
+    g = derivative.to(widest_type(z.device))
     return g.sum(0).to(wide_type(z)), (g * z).sum(0).to(wide_type(z))
 
 
@@ -43,13 +70,32 @@ def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] |
     """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     activated = (z * scale + shift).relu()
     if keys is not None:
-        activated = activated * kept(keys, z.shape[1], p).to(z.device) * gain(p)
+        activated = activated * kept(keys, z.shape[1], p, z.device) * gain(p)
     return activated.to(z.dtype)
 
 
-def kept(keys: NDArray[np.uint64], width: int, p: float) -> Tensor:
+def kept(keys: NDArray[np.uint64], width: int, p: float, device: torch.device = HOST) -> Tensor:
     """(rows, width) bool: which entries dropout keeps, each with probability 1 / `gain(p)`."""
-    return torch.from_numpy(hashed_random.columns(keys, width) >= threshold(p))
+    if device == HOST:
+        return torch.from_numpy(hashed_random.columns(keys, width) >= threshold(p))
+    return _columns(copied(torch.from_numpy(keys.view(np.int64)), device), width) >= int(threshold(p))
+
+
+def _columns(keys: Tensor, width: int) -> Tensor:
+    """(keys, width) int64, as `hashed_random.columns`, on the device of the keys.
+
+    Of a product of two words the lower 32 bits are right, whatever becomes of those above 64.
+    """
+    low, high = (keys & WORD)[:, None], (keys >> 32 & WORD)[:, None]
+    column = torch.arange((width + 1) // 2, device=keys.device)
+    z = low ^ (column * 0x9E3779B9 & WORD)
+    z = (z ^ z >> 16) * 0x7FEB352D & WORD
+    z = (z ^ z >> 15) * 0x846CA68B & WORD
+    z = (z ^ z >> 16) + high & WORD
+    z = (z ^ z >> 16) * 0x7FEB352D & WORD
+    z = (z ^ z >> 15) * 0x846CA68B & WORD
+    z = z ^ z >> 16
+    return torch.cat([z & 0xFFFF, z >> 16], dim=1)[:, :width]
 
 
 def threshold(p: float) -> np.uint16:

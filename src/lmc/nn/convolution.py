@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.batch import Batch, Edges
+from lmc.device import copied, on_host
 from lmc.nn.model import Layer, LayerWidths
 from lmc.nn.module_context import running_on
 from lmc.nn.node_wise import NodeWise
@@ -58,9 +59,9 @@ class ConvolutionLayer(Layer):
 
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the lists of messages."""
-        self.edges(batch)
+        batch.listed(self.edges)
         if halo:
-            self.halo_edges(batch)
+            batch.listed(self.halo_edges)
 
     def edges(self, batch: Batch) -> Edges:
         """What the batch receives, as the convolution wants it."""
@@ -80,7 +81,7 @@ class ConvolutionLayer(Layer):
             rows: the targets.
         """
         count = edges.ends.shape[1]
-        if self._reads_quantiles and (count < 2 or int(edges.ends[1, 0]) > 0):
+        if self._reads_quantiles and (count < 2 or int(on_host(edges.ends[1, 0])) > 0):
             return self._received_after_one(edges, own, others, rows)
         try:
             return self._received(edges, own, others, rows)
@@ -124,14 +125,16 @@ class ConvolutionLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
-        received = self.receive(self.edges(batch), message[part], message[batch.halo], rows)
+        batch, here = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0), initial.device
+        others = message.index_select(0, copied(batch.halo, message.device))
+        edges = copied(self.edges(batch), here)
+        received = self.receive(edges, message[part].to(here), others.to(here), rows)
         return self.update(received, initial)
 
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
         own, others = message.tensor_split([block.num_nodes])
-        return self.update(self.receive(self.drawn_edges(block), own, others, rows), initial)
+        return self.update(self.receive(block.listed(self.drawn_edges), own, others, rows), initial)
 
     def drawn_edges(self, block: SampledBlock) -> Edges:
         """What was drawn of the messages, as the convolution wants it."""
@@ -142,7 +145,7 @@ class ConvolutionLayer(Layer):
         attr = None if graph.edge_attr is None else message.new_ones(1, graph.edge_attr.shape[1])
         if self.takes_type and hasattr(self.conv, "num_relations"):
             check_types(self.conv, graph)
-        kind = None if graph.edge_type is None else torch.zeros(1, dtype=torch.long)
-        edges = Edges(torch.zeros(2, 1, dtype=torch.long), None, attr, kind)
+        kind = None if graph.edge_type is None else message.new_zeros(1, dtype=torch.long)
+        edges = Edges(message.new_zeros(2, 1, dtype=torch.long), None, attr, kind)
         rows = Rows(torch.zeros(1, dtype=torch.long), (0,), inside=False)
         return self.update(self.receive(edges, message, message[:0], rows), initial)

@@ -46,7 +46,7 @@ class Dropout(NodeWise):
         """(rows, width) to (rows, width)."""
         if not self.active:
             return z
-        return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p) * kernels.plain.gain(self.p)
+        return z * kernels.plain.kept(rows.keys(), z.shape[1], self.p, z.device) * kernels.plain.gain(self.p)
 
 
 def without_dropout(model: nn.Module) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from lmc.device import HOST
 from lmc.errors import ArgumentError
 from lmc.nn.activation import Activation
 from lmc.nn.convolution import ConvolutionLayer
@@ -26,7 +27,7 @@ from lmc.nn.linear_convolutions import (
 )
 from lmc.nn.locality import check_locality, input_width
 from lmc.nn.model import Layer, Model, ModelWidths
-from lmc.nn.module_context import running_on, untouched_statistics
+from lmc.nn.module_context import on_device, running_on, untouched_statistics
 from lmc.nn.node_wise import Chain, Identity, NodeWise, NodeWiseModule
 from lmc.nn.random_relu import RandomReLU
 from lmc.nn.refusals import is_convolution, why_refused
@@ -103,7 +104,8 @@ class GNN(Model):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
         self._check_hooks()
         width = in_features or input_width(self)
-        self._tried = width is not None and check_locality(self, width)
+        with on_device(self, HOST):
+            self._tried = width is not None and check_locality(self, width)
         self._compared = False
 
     def follow(self, model: nn.Module) -> None:
@@ -129,11 +131,14 @@ class GNN(Model):
     def all_widths(self, graph: Graph) -> ModelWidths:
         """The widths of all its values; a module that cannot work is refused."""
         self._check_hooks()
-        self._tried = self._tried or check_locality(self, graph.num_features, graph)
+        if not self._tried:
+            with on_device(self, HOST):
+                self._tried = check_locality(self, graph.num_features, graph)
         with untouched_statistics(self):
             widths = super().all_widths(graph)
         if not self._compared:
-            check_cuts(self, graph)
+            with on_device(self, HOST):
+                check_cuts(self, graph)
             self._compared = True
         return widths
 

@@ -17,9 +17,10 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.subgraph import heard, subgraph
+from lmc.device import HOST, chosen_device, copied, device_of, free_memory, on_host
 from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.model import Layer, LinearLayer, Model
-from lmc.nn.module_context import computing_in, evaluation_mode, without_autocast
+from lmc.nn.module_context import computing_in, evaluation_mode, on_device, without_autocast
 from lmc.nn.rows import Rows
 from lmc.nn.weights import weight_type
 from lmc.precision import Precision, check_precision, computed_type
@@ -36,8 +37,11 @@ def predict(
     *,
     nodes: Any = None,
     precision: Precision = "full",
+    device: str | torch.device | None = None,
 ) -> Tensor:
     """(nodes, out) predictions in evaluation mode, rows in the graph's own order, or in that of `nodes`.
+
+    They are on the host, wherever they are computed.
 
     The graph needs no labels, and its features are taken in the type of the model's weights.
 
@@ -54,6 +58,8 @@ def predict(
         nodes: (any,) the nodes to predict, or a mask (nodes,); None for all. Of a few, only what reaches them
             is computed.
         precision: `"bf16"` for messages and dense products in bfloat16; the others are alike here.
+        device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where they are computed; None for where
+            the model is. Matrices that do not fit there stay on the host, and go there some rows at a time.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -69,14 +75,15 @@ def predict(
     full = weight_type(model) or graph.x.dtype
     check_precision(precision, full)
     computed = computed_type(precision, full)
-    if nodes is None:
-        return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)
-    wanted = rules.some_nodes(nodes, graph.num_nodes, "nodes")
-    around = _reaching(graph, wanted, model)
-    if around is None:
-        return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)[wanted]
-    part = in_type_of(model, subgraph(graph, around))
-    return _predict_all(part, model, rows_at_once, computed)[torch.searchsorted(around, wanted)]
+    with on_device(model, device_of(model) if device is None else chosen_device(device)):
+        if nodes is None:
+            return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)
+        wanted = rules.some_nodes(nodes, graph.num_nodes, "nodes")
+        around = _reaching(graph, wanted, model)
+        if around is None:
+            return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)[wanted]
+        part = in_type_of(model, subgraph(graph, around))
+        return _predict_all(part, model, rows_at_once, computed)[torch.searchsorted(around, wanted)]
 
 
 def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
@@ -96,9 +103,9 @@ def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
 
 def _predict_all(graph: Graph, model: Model, rows_at_once: int, computed: torch.dtype) -> Tensor:
     """(nodes, out) predictions of every node, in the type of the features."""
-    model.widths(graph)
-    with evaluating(model), torch.no_grad(), computing_in(computed):
-        return _Inference(graph, model, rows_at_once).run().to(graph.x.dtype)
+    widths, here = model.widths(graph), device_of(model)
+    with evaluating(model), torch.no_grad(), computing_in(computed, here):
+        return on_host(_Inference.on(graph, model, rows_at_once, widths).run()).to(graph.x.dtype)
 
 
 def each_message(graph: Graph, model: Model, tell: Tell) -> None:
@@ -109,8 +116,8 @@ def each_message(graph: Graph, model: Model, tell: Tell) -> None:
         model: the model, which is left as it was.
         tell: is called for each layer, from the first on.
     """
-    with evaluating(model), torch.no_grad(), without_autocast():
-        _Inference(graph, model, 1 << 14, tell).through_layers()
+    with evaluating(model), torch.no_grad(), without_autocast(device_of(model)):
+        _Inference.on(graph, model, 1 << 14, model.widths(graph), tell).through_layers()
 
 
 Tell = Callable[[int, Callable[[slice], Tensor]], None]
@@ -174,40 +181,70 @@ class _Before:
     layer: Layer
     messages: list[Tensor]
     initial: Tensor
+    here: torch.device
 
     def __getitem__(self, part: slice) -> Tensor:
-        return self.layer.what_it_reads([message[part] for message in self.messages], self.initial[part])
+        messages = [message[part] for message in self.messages]
+        return self.layer.what_it_reads(messages, self.initial[part]).to(self.here)
 
 
 @dataclass(frozen=True)
 class _Inference:
-    """A pass over the graph, some rows at a time; see `predict`."""
+    """A pass over the graph, some rows at a time; see `predict`.
+
+    Attributes:
+        graph: where.
+        model: what.
+        rows_at_once: how many.
+        home: where matrices with a row for each node are.
+        tell: who is told of messages.
+    """
 
     graph: Graph
     model: Model
     rows_at_once: int
+    home: torch.device
     tell: Tell = _nobody
+
+    @staticmethod
+    def on(
+        graph: Graph, model: Model, rows_at_once: int, widths: list[int], tell: Tell = _nobody
+    ) -> _Inference:
+        """With its matrices where the model is, if they fit; those that are read again are counted, too."""
+        here = device_of(model)
+        free, again = free_memory(here), len(model.read_again) + len(model.jumped_to) + model.reads_initial
+        numbers = (3 + again) * max(
+            graph.num_features, *widths
+        ) * graph.num_nodes + 2 * graph.adjacency.num_entries
+        fits = free is None or numbers * graph.x.itemsize <= free
+        return _Inference(graph, model, rows_at_once, here if fits else HOST, tell)
+
+    @cached_property
+    def here(self) -> torch.device:
+        """Where rows are computed."""
+        return device_of(self.model)
 
     def run(self) -> Tensor:
         """(nodes, out) predictions."""
         if (parts := self.model.precomputed(self.graph)) is not None:
             z = _Matrix(parts)
-            return self._by_rows(lambda part, rows: self.model.read([z[part]], rows)).whole
+            return self._by_rows(lambda part, rows: self.model.read([z[part].to(self.here)], rows)).whole
         return self.through_layers()
 
     def through_layers(self) -> Tensor:
         """(nodes, out) predictions, by messages."""
-        model, nothing = self.model, self.graph.x[:, :0]
+        model, nothing = self.model, self.graph.x[:, :0].to(self.home)
         sent: list[Tensor] = []  # into every layer so far; nothing where it is not read again
 
         def read(z: Tensor, part: slice, rows: Rows) -> Tensor:
-            return model.read([*(sent[place - 1][part] for place in model.jumped_to), z], rows)
+            jumped = (sent[place - 1][part].to(self.here) for place in model.jumped_to)
+            return model.read([*jumped, z], rows)
 
         message, initial = self._encoded()
         for place, layer in enumerate(model.layers, start=1):
             if layer.opens and not model.jumps:
                 sent = [nothing] * len(sent)  # what the convolution before it has read
-            before = _Before(layer, list(sent), initial)
+            before = _Before(layer, list(sent), initial, self.here)
             sent.append(message.whole if place in self._kept else nothing)
             self.tell(place, message.__getitem__)
             onward = read if place == len(model.layers) else _sending(model.layers[place])
@@ -222,24 +259,24 @@ class _Inference:
     def _encoded(self) -> tuple[_Matrix, Tensor]:
         """(nodes, width) the first messages, and what every layer reads of the model's input."""
         model, first = self.model, self.model.layers[0]
-        z, initial = self.graph.x, self.graph.x.new_empty(self.graph.num_nodes, 0)
+        z, initial = self.graph.x, self.graph.x.new_empty(self.graph.num_nodes, 0).to(self.home)
         if not model.encoder.is_identity:
-            z = self._by_rows(lambda part, rows: model.encoder(self.graph.x[part], rows)).whole
+            z = self._by_rows(lambda part, rows: model.encoder(self.graph.x[part].to(self.here), rows)).whole
         if model.reads_initial:
-            initial = self._by_rows(lambda part, _: model.initial(z[part])).whole
+            initial = self._by_rows(lambda part, _: model.initial(z[part].to(self.here))).whole
         if first.message.is_identity:
-            return _Matrix([z]), initial
-        return self._by_rows(lambda part, rows: first.message(z[part], rows), 1), initial
+            return _Matrix([copied(z, self.home)]), initial
+        return self._by_rows(lambda part, rows: first.message(z[part].to(self.here), rows), 1), initial
 
     def _through(
         self, layer: Layer, message: _Matrix, before: _Before, onward: Onward, following: int
     ) -> _Matrix:
         """(nodes, width) what the boundary after a layer becomes; messages in blocks are lost."""
         if isinstance(layer, LinearLayer) and len(message.blocks) > 1:
-            message.replace_by_sums(normalize(self.graph, layer.aggregation))
+            message.replace_by_sums(copied(normalize(self.graph, layer.aggregation), self.home))
 
             def updated(part: slice, rows: Rows) -> Tensor:
-                received = message[part]
+                received = message[part].to(self.here)
                 return onward(layer.update(received, received[:, :0], before[part]), part, rows)
 
             return self._by_rows(updated, following, room=message)
@@ -269,6 +306,7 @@ class _Inference:
             nodes = torch.arange(start, min(start + self.rows_at_once, self.graph.num_nodes))
             part = slice(start, start + len(nodes))
             rows = compute(part, Rows(nodes, (0,), inside=False))
+            rows = on_host(rows) if self.home == HOST else rows
             columns = COLUMNS if takes_sums else rows.shape[1]
             if out is None or (start == 0 and not out.fits(rows, columns)):
                 out = _Matrix.like(rows, self.graph.num_nodes, columns)

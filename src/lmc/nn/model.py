@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.given import check_graph
-from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
+from lmc.data.normalization import Norm, normalize_transposed, sums_of
 from lmc.data.typed_adjacency import TYPED
+from lmc.device import device_of
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 from lmc.nn.node_wise import NodeWise
@@ -118,7 +119,7 @@ class Layer(nn.Module, ABC):
             graph: where.
             part: the nodes.
             message: (nodes, in) what all nodes send.
-            initial: (part, any width) `what_it_reads`.
+            initial: (part, any width) `what_it_reads`; where it is, the layer computes.
             rows: the part, and the address of its randomness.
         """
 
@@ -173,9 +174,8 @@ class LinearLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        known = known_sums(graph, self.aggregation) if message is graph.x else None
-        received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
-        return self.update_at(rows, received, message[part], initial)
+        received, here = sums_of(graph, self.aggregation, message, part), initial.device
+        return self.update_at(rows, received.to(here), message[part].to(here), initial)
 
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(nodes, out) the boundary after the layer, of some of the messages; differentiable."""
@@ -298,7 +298,7 @@ class Model(nn.Module):
         widths, seen = list[LayerWidths](), list[Tensor]()
         try:
             with torch.no_grad():
-                z = self.encoder(graph.x[:1], rows)
+                z = self.encoder(graph.x[:1].to(device_of(self)), rows)
                 initial = self.initial(z)
                 for layer in self.layers:
                     message, read = layer.message(z, rows), layer.what_it_reads(seen, initial)
@@ -347,7 +347,7 @@ class Model(nn.Module):
         check_graph(graph)
         nodes = torch.arange(graph.num_nodes)
         seed = int(torch.randint(1 << 62, ())) if self.training else 0
-        z = self.encoder(graph.x, Rows(nodes, (seed, 0, 0)))
+        z = self.encoder(graph.x.to(device_of(self)), Rows(nodes, (seed, 0, 0)))
         initial, messages = self.initial(z), list[Tensor]()
         for place, layer in enumerate(self.layers, start=1):
             rows, read = Rows(nodes, (seed, 0, place)), layer.what_it_reads(messages, initial)

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from lmc import hashed_random
+from lmc.device import HOST, device_of, move
 from lmc.nn.fixed_order import FixedOrder
 from lmc.nn.rows import Rows
 
@@ -59,19 +60,33 @@ def drops(module: nn.Module) -> bool:
     return isinstance(module, _DropoutNd) or isinstance(own, (float, list))
 
 
-def computing_in(dtype: torch.dtype) -> AbstractContextManager[None]:
+def computing_in(dtype: torch.dtype, device: torch.device = HOST) -> AbstractContextManager[None]:
     """In this context dense products are of bfloat16, if that is the type, with weights copied to it once.
 
-    Otherwise numbers keep their type, also within a `torch.autocast` of the caller's.
+    Otherwise numbers keep their type, also within a `torch.autocast` of the caller's. It holds on one device.
     """
     is_16_bit = dtype == torch.bfloat16
-    context: AbstractContextManager[None] = torch.autocast("cpu", torch.bfloat16, enabled=is_16_bit)
+    context: AbstractContextManager[None] = torch.autocast(device.type, torch.bfloat16, enabled=is_16_bit)
     return context
 
 
-def without_autocast() -> AbstractContextManager[None]:
+def without_autocast(device: torch.device = HOST) -> AbstractContextManager[None]:
     """In this context numbers keep their type."""
-    return computing_in(torch.float32)
+    return computing_in(torch.float32, device)
+
+
+@contextmanager
+def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """In this context a module is on a device; after it, where it was."""
+    before = device_of(module)
+    if before == device:
+        yield
+        return
+    move(module, device)
+    try:
+        yield
+    finally:
+        move(module, before)
 
 
 @contextmanager
@@ -108,6 +123,7 @@ def _seeded(module: nn.Module, rows: Rows) -> Iterator[None]:
     if not any(part.training for part in module.modules()):
         yield
         return
-    with torch.random.fork_rng(devices=[]):
+    here = device_of(module)
+    with torch.random.fork_rng([here] if here.type == "cuda" else []):
         torch.manual_seed(int(hashed_random.bits(*rows.address, rows.inside)[0] >> 1))
         yield

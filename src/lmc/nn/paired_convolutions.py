@@ -69,5 +69,5 @@ def with_own_loops(index: Tensor, targets: int) -> Tensor:
     >>> with_own_loops(torch.tensor([[0, 2, 1], [0, 0, 1]]), 2).tolist()
     [[2, 0, 1], [0, 0, 1]]
     """
-    loops = torch.arange(targets).expand(2, -1)
+    loops = torch.arange(targets, device=index.device).expand(2, -1)
     return torch.cat([index[:, index[0] != index[1]], loops], dim=1)

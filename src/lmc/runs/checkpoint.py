@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lmc.device import on_host
 from lmc.errors import RunError
 from lmc.files import one_line, partial_file, put_in_place
 
@@ -112,7 +113,7 @@ class _NamedTensors:
         self._memory: set[int] = set()
 
     def name_of(self, value: Tensor, name: str) -> str:
-        value = value.detach().contiguous()
+        value = on_host(value).contiguous()
         if value.numel():
             name = self._names.setdefault((value.data_ptr(), value.shape, value.dtype), name)
         if name not in self.tensors:

@@ -17,6 +17,7 @@ from lmc import checks, typed
 from lmc.data import rules
 from lmc.data.datasets import load
 from lmc.data.graph import Graph
+from lmc.device import chosen_device
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
 from lmc.files import one_line, read_text_bytes
@@ -116,6 +117,7 @@ class Config:
         checks.one_of("optimizer", options.optimizer, OPTIMIZERS)
         if options.scheduler is not None:
             checks.one_of("scheduler", options.scheduler, SCHEDULERS)
+        chosen_device(options.device)
         self.build_estimator().check_batches(options.batches)
         models.check_values(self.model)
 

@@ -6,10 +6,13 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from lmc import checks, memory_use
 from lmc.batching.balance import Balance
 from lmc.batching.partition import PartitionMethod
 from lmc.data.graph import Graph
+from lmc.device import move
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, Init
 from lmc.estimators.losses import Loss
@@ -51,6 +54,7 @@ def fit(
     batch_share: float | None = None,
     init: Init = "zero",
     precision: Precision | None = None,
+    device: str | torch.device = "auto",
     loss: Loss | None = None,
     background: bool = True,
     checkpoint: Checkpoint = 2,
@@ -95,6 +99,9 @@ def fit(
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
             bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
+        device: where it is trained: `"auto"` is a GPU that runs CUDA, if there is one, otherwise the CPU;
+            `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"`. Graph and batches stay on the host, and the model is given
+            back where it was.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
@@ -137,6 +144,7 @@ def fit(
         batch_share=batch_share,
         init=init,
         precision=precision,
+        device=str(device),
         loss=loss,
         background=background,
         checkpoint=checkpoint,
@@ -155,8 +163,11 @@ def fit(
         told = [*callbacks_of(callbacks, folder_path), display]
         choice = None if kept is None else kept.choice(options)
         training = prepare_training(graph, model, estimator, options, told, choice)
-        with ended_by(training, [signal.SIGINT]):
-            if kept is None:
-                return training.run()
-            with kept as folder:
-                return folder.train(training)
+        try:
+            with ended_by(training, [signal.SIGINT]):
+                if kept is None:
+                    return training.run()
+                with kept as folder:
+                    return folder.train(training)
+        finally:
+            move(model, training.home)

@@ -125,15 +125,21 @@ class Run:
         names: list[str] | None = typed.read(of, self._kept[1].get(of), list[str] | None, in_file(file))
         return names
 
-    def predict(self, graph: Graph | None = None, nodes: Tensor | None = None) -> Tensor:
+    def predict(
+        self,
+        graph: Graph | None = None,
+        nodes: Tensor | None = None,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
         """(nodes, out) what the model says of a graph, or of some of its nodes; None is the run's own.
 
-        Features are taken by name where both this graph and that of the training have names of them.
+        Features are taken by name where both this graph and that of the training have names of them. `device`
+        is that of `lmc.predict`.
         """
         graph, model = self.load_graph() if graph is None else graph, self.model
         if isinstance(graph, Graph):
             graph = self._with_its_features(graph)
-        return predict(graph, model, nodes=nodes)
+        return predict(graph, model, nodes=nodes, device=device)
 
     def _with_its_features(self, graph: Graph) -> Graph:
         """The graph with the features that the model takes; ArgumentError where it has others."""

@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor
 
+from lmc.device import on_host
 from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
 from lmc.training.metrics import Metric
@@ -41,6 +42,7 @@ class BestEpoch:
         before = None if self.record is None else self.record.val
         if before is None or math.isnan(before) or self._metric.better(record.val, before):
             self.record, self.evaluations_since = record, 0
-            self.weights = {name: value.clone() for name, value in weights_of(model.original).items()}
+            weights = weights_of(model.original)
+            self.weights = {name: on_host(value).clone() for name, value in weights.items()}
         else:
             self.evaluations_since += 1

@@ -21,6 +21,7 @@ from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
+from lmc.device import HOST, chosen_device, device_of, on_host, peak_memory
 from lmc.errors import ArgumentError, DivergedError
 from lmc.estimators.estimator import Estimator, check_estimator
 from lmc.estimators.gradient_error import gradient_error
@@ -73,10 +74,12 @@ def prepare_training(
     for callback in callbacks:
         callback.on_phase("preparing the model")
     precision = options.precision or estimator.precision
-    check_memory(graph, model, estimator, sampler, precision)
+    device, home = chosen_device(options.device), device_of(model)
+    room = check_memory(graph, model, estimator, sampler, precision, device)
     given = (options.init, options.loss, options.seed)
-    estimator.bind(model, graph, *given, outside=ever_outside(sampler), precision=precision)
-    return Training(graph, model, estimator, sampler, options, callbacks)
+    outside = ever_outside(sampler)
+    estimator.bind(model, graph, *given, outside=outside, precision=precision, device=device, room=room)
+    return Training(graph, model, estimator, sampler, options, callbacks, home)
 
 
 def _training_clock() -> float:
@@ -94,6 +97,7 @@ class Training:
         sampler: what yields the batches.
         options: how it is trained.
         callbacks: who is told.
+        home: where the model was before.
         metric: by which epochs are judged.
         epoch: how many epochs are done.
         step: how many steps of the current epoch are done.
@@ -111,7 +115,9 @@ class Training:
         sampler: Sampler,
         options: TrainingOptions,
         callbacks: Sequence[Callback] = (),
+        home: torch.device = HOST,
     ) -> None:
+        self.home = home
         self.graph, self.model, self.estimator, self.sampler = graph, model, estimator, sampler
         self.options, self.callbacks = options, list(callbacks)
         self.metric = metric_of(graph.task)
@@ -248,7 +254,7 @@ class Training:
             self.stop("early")
 
     def _check_weights(self) -> None:
-        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+        if not all(bool(on_host(p.isfinite().all())) for p in self.model.parameters()):
             raise self._lost("a weight is not finite", self.step)
 
     def _measure_steps(self) -> None:
@@ -285,6 +291,7 @@ class Training:
             metrics=further or None,
             gradient_error=error,
             step_memory=self._step_memory,
+            device_memory=peak_memory(device_of(self.model)),
             found=self.estimator.found() or None,
         )
 

@@ -10,21 +10,32 @@ from torch import Tensor
 from lmc import memory_use
 from lmc.batching.samplers import ClusterSampler, Sampler, ever_outside
 from lmc.data.graph import Graph
+from lmc.device import HOST, free_memory
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
 from lmc.nn.fitting import layer_widths
 from lmc.nn.model import Model
 from lmc.precision import Precision, computed_type, remembered_type
-from lmc.training.memory_need import need
+from lmc.training.memory_need import Need, need
 
 
 class RunNeeds:
-    """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
+    """What a run with these objects needs, for batches of any size; see `memory_need.need`.
+
+    On a device a step must fit, and nothing else is counted: histories may stay on the host.
+    """
 
     def __init__(
-        self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int, precision: Precision
+        self,
+        graph: Graph,
+        model: Model,
+        estimator: Estimator,
+        remembered_nodes: int,
+        precision: Precision,
+        device: torch.device = HOST,
     ) -> None:
+        self.device = device
         self.graph, self.model, self.estimator, self.precision = graph, model, estimator, precision
         self.layer_widths = layer_widths(model, graph)
         self.widths = [layer.boundary for layer in self.layer_widths]
@@ -37,7 +48,7 @@ class RunNeeds:
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
         """Histories, and a step on a batch with this many nodes, neighbours outside, and messages."""
         itemsize = self.step_itemsize
-        return need(
+        found = need(
             self.widths,
             self.graph.num_features,
             nodes,
@@ -50,7 +61,8 @@ class RunNeeds:
             self.remembered_nodes,
             self.estimator.computes_halo,
             self.ranks,
-        ).total
+        )
+        return self._counted(found)
 
     def bytes_for_drawn(self, sizes: list[LayerSizes]) -> int:
         """Histories, and a step over drawn messages: features, and for each layer what is sent and received.
@@ -64,7 +76,10 @@ class RunNeeds:
             rows += 3 * (size.members * width.message + size.nodes * (width.received + width.boundary))
         blocks = 4 * sum(size.messages for size in sizes) * (8 + itemsize)
         kept = need(self.widths, 0, 1, 0, every, itemsize, self.kept, 0, self.history_itemsize)
-        return kept.histories + rows * itemsize + blocks
+        return self._counted(Need(kept.histories, rows * itemsize + blocks))
+
+    def _counted(self, need: Need) -> int:
+        return need.total if self.device == HOST else need.step
 
     @property
     def history_itemsize(self) -> int:
@@ -95,35 +110,48 @@ class RunNeeds:
 
 
 def check_memory(
-    graph: Graph, model: Model, estimator: Estimator, sampler: Sampler, precision: Precision
-) -> None:
-    """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
-    free = memory_use.free()
+    graph: Graph,
+    model: Model,
+    estimator: Estimator,
+    sampler: Sampler,
+    precision: Precision,
+    device: torch.device = HOST,
+) -> int | None:
+    """Raise ArgumentError where the run needs more than is free, with a setting that fits.
+
+    Returns:
+        Bytes that are left beside a step, or for a step over the whole graph where that fits; None where
+        nobody says.
+    """
+    free = memory_use.free() if device == HOST else free_memory(device)
     outside = ever_outside(sampler)
     remembered = graph.num_nodes if outside is None else len(outside)
-    needs = RunNeeds(graph, model, estimator, remembered, precision)
+    needs = RunNeeds(graph, model, estimator, remembered, precision, device)
     if free is None:
-        return
+        return None
     if sizes := estimator.expected_sizes(graph, model):
         if (needed := needs.bytes_for_drawn(sizes)) > free:
             advice = "a smaller batch_size, or fewer drawn for each layer, needs less"
             raise ArgumentError(
                 f"{type(estimator).__name__}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}"
             )
-        return
+        return free - needed
     if needs.whole <= free:
-        return
+        return free - needs.whole
     clusters, size, most = None, "parts_per_batch", 1
     if isinstance(sampler, ClusterSampler) and not estimator.passes_over_graph:
         clusters, (size, most) = sampler.clusters, sampler.largest
     if clusters is None:  # each step is one over the whole graph
         given, needed = type(estimator).__name__, needs.whole
-        needs = RunNeeds(graph, model, LMC(), graph.num_nodes, precision)  # what the error will advise
+        needs = RunNeeds(
+            graph, model, LMC(), graph.num_nodes, precision, device
+        )  # what the error will advise
     else:
         given, needed = f"{size}={most}", needs.largest(clusters, most)
     if needed > free:
         advice = next(_advice(needs, clusters, size, most, free), "fewer hidden units need less")
         raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
+    return free - needed
 
 
 def _advice(needs: RunNeeds, clusters: Tensor | None, size: str, most: int, free: int) -> Iterator[str]:

@@ -72,6 +72,9 @@ class TrainingOptions:
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
             bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
+        device: where it is trained: `"auto"` is a GPU that runs CUDA, if there is one, otherwise the CPU;
+            `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"`. Graph and batches stay on the host, and the model is given
+            back where it was.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept where the run is kept: `"none"`, `"last"`, or a number.
@@ -102,6 +105,7 @@ class TrainingOptions:
     batch_share: float | None = None
     init: Init = "zero"
     precision: Precision | None = None
+    device: str = "auto"
     loss: Loss | None = None
     background: bool = True
     checkpoint: Checkpoint = 2
@@ -129,6 +133,7 @@ class TrainingOptions:
         checks.one_of("partition", self.partition, PartitionMethod)
         if self.precision is not None:
             checks.one_of("precision", self.precision, Precision)
+        object.__setattr__(self, "device", str(self.device))
         object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
         object.__setattr__(self, "metrics", checked_metrics(self.metrics))
 

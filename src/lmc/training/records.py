@@ -29,6 +29,7 @@ class Record:
         step_memory: the most bytes that steps took on top of features, graph and histories, in the second
             epoch since the process began; in the first one, before that is known, with what a process takes
             once, such as compiled kernels. None where it is unknown.
+        device_memory: the most bytes that tensors have had on the GPU so far; None where there is none.
     """
 
     epoch: int
@@ -43,6 +44,7 @@ class Record:
     gradient_error: dict[str, float] | None = None
     step_memory: int | None = None
     found: dict[str, float] | None = None
+    device_memory: int | None = None
 
 
 def most(values: Iterable[int | None]) -> int | None:

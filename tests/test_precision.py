@@ -123,7 +123,7 @@ def test_predictions_in_bf16_are_close_and_float32():
 
 def test_what_cannot_be_is_one_line():
     model = lmc.GCN(FEATURES, 24, CLASSES)
-    with pytest.raises(lmc.ArgumentError, match="precision='bf61': must be one of full, half, bf16"):
+    with pytest.raises(lmc.ArgumentError, match="precision='bf61': must be one of full, half, int8, bf16"):
         lmc.LMC().bind(model, GRAPH, precision="bf61")
     double = GRAPH.to(torch.float64)
     with pytest.raises(lmc.ArgumentError, match=r"features are of torch\.float64; they must be float32"):

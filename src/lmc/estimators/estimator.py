@@ -153,7 +153,7 @@ class Estimator(ABC):
             seed: of the dropout masks.
             histories: makes the store of one boundary's historical values, from how many, width and type.
             outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
-            precision: `"full"`, `"half"` or `"bf16"`, see `Precision`; None for the estimator's own.
+            precision: `"full"`, `"half"`, `"int8"` or `"bf16"`, see `Precision`; None for its own.
         """
         check_graph(graph)
         checks.one_of("init", init, Init)

@@ -15,6 +15,7 @@ CHANGEABLE = {
     "training.epochs",
     "training.checkpoint",
     "training.checkpoint_seconds",
+    "training.history_cache",
     "data.name",  # the graph must be the same, wherever it is
     "data.root",
 }

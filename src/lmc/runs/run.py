@@ -51,7 +51,8 @@ def train_run(
         model = config.build_model_for(graph)
         options = TrainingOptions(**config.training)
         choice = kept.choice(options)
-        training = prepare_training(graph, model, config.build_estimator(), options, told, choice)
+        estimator, on_disk = config.build_estimator(), kept.histories(options)
+        training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
         training.began = began
     with kept as folder, ended_by(training, STOPPING):
         return folder.train(training)

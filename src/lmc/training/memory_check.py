@@ -13,6 +13,7 @@ from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
+from lmc.estimators.stored_rows import bytes_of_row
 from lmc.nn.model import Model, layer_widths
 from lmc.precision import Precision, computed_type, remembered_type
 from lmc.training.memory_need import need
@@ -22,34 +23,45 @@ class RunNeeds:
     """What a run with these objects needs, for batches of any size; see `memory_need.need`."""
 
     def __init__(
-        self, graph: Graph, model: Model, estimator: Estimator, remembered_nodes: int, precision: Precision
+        self,
+        graph: Graph,
+        model: Model,
+        estimator: Estimator,
+        remembered_nodes: int,
+        precision: Precision,
+        history_memory: int | None = None,
     ) -> None:
         self.graph, self.model, self.estimator, self.precision = graph, model, estimator, precision
         self.layer_widths = layer_widths(model, graph)
         self.widths = [layer.boundary for layer in self.layer_widths]
         kept = estimator.remembered(model, self.layer_widths)
-        self.kept, self.ranks = kept.width, list(kept.bases.values())
+        self.ranks, self.history_memory = list(kept.bases.values()), history_memory
+        stored = remembered_type(precision, graph.x.dtype)
+        self.kept_bytes = sum(bytes_of_row(width, stored) for kind in kept for width in kind.values())
         # Bases are read at batch rows, too, which may never be outside.
         self.remembered_nodes = graph.num_nodes if self.ranks else remembered_nodes
         self.entries = graph.adjacency.num_entries
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
         """Histories, and a step on a batch with this many nodes, neighbours outside, and messages."""
-        itemsize = self.step_itemsize
-        return need(
+        needed = need(
             self.widths,
             self.graph.num_features,
             nodes,
             halo,
             self.graph.num_nodes,
-            itemsize,
-            self.kept,
+            self.step_itemsize,
+            self.kept_bytes,
             messages,
-            self.history_itemsize,
-            self.remembered_nodes,
-            self.estimator.computes_halo,
-            self.ranks,
-        ).total
+            history_itemsize=1,
+            remembered_nodes=self.remembered_nodes,
+            computes_halo=self.estimator.computes_halo,
+            ranks=self.ranks,
+        )
+        return self._in_memory(needed.histories) + needed.step
+
+    def _in_memory(self, histories: int) -> int:
+        return histories if self.history_memory is None else min(histories, self.history_memory)
 
     def bytes_for_drawn(self, sizes: list[LayerSizes]) -> int:
         """Histories, and a step over drawn messages: features, and for each layer what is sent and received.
@@ -62,13 +74,7 @@ class RunNeeds:
         for size, width in zip(sizes, reversed(self.layer_widths), strict=True):
             rows += 3 * (size.members * width.message + size.nodes * (width.received + width.boundary))
         blocks = 4 * sum(size.messages for size in sizes) * (8 + itemsize)
-        kept = need(self.widths, 0, 1, 0, every, itemsize, self.kept, 0, self.history_itemsize)
-        return kept.histories + rows * itemsize + blocks
-
-    @property
-    def history_itemsize(self) -> int:
-        """Bytes of a number in the histories."""
-        return remembered_type(self.precision, self.graph.x.dtype).itemsize
+        return self._in_memory(every * self.kept_bytes) + rows * itemsize + blocks
 
     @property
     def step_itemsize(self) -> int:
@@ -94,13 +100,18 @@ class RunNeeds:
 
 
 def check_memory(
-    graph: Graph, model: Model, estimator: Estimator, sampler: Sampler, precision: Precision
+    graph: Graph,
+    model: Model,
+    estimator: Estimator,
+    sampler: Sampler,
+    precision: Precision,
+    history_memory: int | None = None,
 ) -> None:
     """Raise ArgumentError where the run needs more than is free, with a setting that fits."""
     free = memory_use.free()
     outside = ever_outside(sampler)
     remembered = graph.num_nodes if outside is None else len(outside)
-    needs = RunNeeds(graph, model, estimator, remembered, precision)
+    needs = RunNeeds(graph, model, estimator, remembered, precision, history_memory)
     if free is None:
         return
     if sizes := estimator.expected_sizes(graph, model):

@@ -102,7 +102,7 @@ class ExtentFile:
     # -- checkpoints -----------------------------------------------------------------------------------
 
     def table(self) -> Tensor:
-        """(extents, 2) int64: slots and checksums, all that a checkpoint holds; the disk confirms the rest."""
+        """(extents, 2) int64: slots and checksums, for a checkpoint; the disk has confirmed the rest."""
         if self._descriptor is not None:
             try:
                 os.fsync(self._descriptor)

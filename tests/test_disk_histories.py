@@ -149,9 +149,6 @@ def test_so_does_one_with_few_bits_and_any_memory(tmp_path, precision):
 
 
 def test_its_memory_is_what_is_reckoned(tmp_path, monkeypatch):
-    monkeypatch.setattr("lmc.memory_use.free", lambda: 300_000)
-    with pytest.raises(lmc.ArgumentError, match="training needs"):
-        lmc.fit(GRAPH, lmc.GCN(8, 200, 4, layers=3), lmc.GAS(), 30, 1, 1)
     monkeypatch.setattr("lmc.memory_use.free", lambda: 600_000)
     with pytest.raises(lmc.ArgumentError, match="training needs"):
         lmc.fit(GRAPH, lmc.GCN(8, 200, 4, layers=3), lmc.GAS(), 30, 1, 1)
@@ -207,10 +204,9 @@ print(killed)
 def test_kills_at_random_moments(small, tmp_path, times, epochs, checkpoint):
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     options = ["--histories", "disk", "--set", "training.history_cache=2KB", "--checkpoint", checkpoint]
-    often = ["--checkpoint-seconds", 0]  # after every step
-    for folder, until, more in ((straight, epochs, []), (killed, 1, often)):
-        given = [*arguments(small, epochs=until), "--out", folder, "--quiet", *options, *more]
-        assert called("train", *given).returncode == 0
+    options += ["--checkpoint-seconds", 0, "--quiet"]  # after every step
+    for folder, until in ((straight, epochs), (killed, 1)):
+        assert called("train", *arguments(small, epochs=until), "--out", folder, *options).returncode == 0
     config = killed / "config.toml"
     config.write_text(config.read_text().replace("epochs = 1\n", f"epochs = {epochs}\n"))
     done = subprocess.run(
@@ -265,11 +261,9 @@ def turn_a_bit(out, which=lambda before, after: before != after):
     """In the first file, of an extent of the last checkpoint."""
     before, after = (next(iter(slots_of(out, number).values())) for number in (-2, -1))
     extent = int(which(before, after).nonzero()[0][0])
-    made = DiskHistories(out / "histories", 0)
     file = out / "histories" / "1.extents"
     # Extents of 12 clusters of 25 nodes of 6 numbers each are a page each.
     place = (int(after[extent]) * len(after) + extent) * extent_file.ALIGNMENT + 5
-    del made
     content = bytearray(file.read_bytes())
     content[place] ^= 16
     file.write_bytes(content)
@@ -324,8 +318,11 @@ def test_a_disk_that_fails_is_one_line_and_the_run_goes_on(tmp_path, monkeypatch
     assert same(straight, trained(tmp_path / "run", "lmc", True, **options))
 
 
-def test_a_full_disk(small, tmp_path):
+@pytest.mark.posix
+@pytest.mark.process
+def test_a_full_disk(small, tmp_path, monkeypatch):
     """A limit of the system for the size of a file, in a process of its own."""
+    monkeypatch.setenv("LMC_KERNELS", "plain")  # compiled ones are files, too
     script = """
 import resource, signal, sys
 from commands import called
@@ -335,12 +332,12 @@ done = called(*sys.argv[1:])
 print(done.stderr)
 sys.exit(done.returncode)
 """
-    train = [*arguments(small, epochs=3), "--quiet", "--histories", "disk"]
+    train = [*arguments(small, epochs=3), "--quiet", "--histories", "disk", "--checkpoint-seconds", "0"]
     assert called("train", *train, "--out", tmp_path / "straight").returncode == 0
     command = [sys.executable, "-c", script, "train", *map(str, train), "--out", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, timeout=200)
     assert done.returncode == 1, done
-    (line,) = [line for line in done.stdout.splitlines() if line]
+    (line,) = [line for line in done.stdout.splitlines() if line and "torch.jit" not in line]
     assert "extents: cannot be written to (File too large)" in line
     assert called("train", "--resume", tmp_path / "run", "--quiet").returncode == 0
     assert metrics(tmp_path / "run") == metrics(tmp_path / "straight")

@@ -49,6 +49,8 @@ class ExtentCache:
         self._flags: Flags = np.zeros((6, frames), dtype=np.bool_)
         self._is_in_use, self._is_changing, self._is_loading, self._is_writing = self._flags[:4]
         self._has_changed, self._is_queued = self._flags[4:]
+        # Where there are more extents than frames, those that pass through leave most of the others in place.
+        self._most_new = max(1, frames // 4)
         self._used, self._clock = np.zeros(frames, dtype=np.int64), 0
         # What the step under way and the one to come will read; older expectations were in vain.
         self._expected: deque[Flags] = deque(maxlen=2)
@@ -114,7 +116,7 @@ class ExtentCache:
         self._check()
         frames = self.frame_of[extents]
         self._is_in_use[frames[frames >= 0]] = True
-        for extent in extents[frames < 0].tolist():
+        for extent in extents[frames < 0][: self._most_new].tolist():
             frame = self._room(at_once=True)
             if frame is None:
                 break

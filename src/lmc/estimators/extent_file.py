@@ -51,6 +51,7 @@ class ExtentFile:
         self._slot = np.full(len(sizes), _NEVER, dtype=np.int64)
         self._checksum = np.zeros(len(sizes), dtype=np.int64)
         self._is_kept = np.ones(len(sizes), dtype=np.bool_)
+        self._is_checked = np.zeros(len(sizes), dtype=np.bool_)  # since it was written: once is enough
         self._descriptor: int | None = None
         self.read_bytes = self.written_bytes = 0
 
@@ -69,15 +70,16 @@ class ExtentFile:
         except OSError as error:
             raise RunError(f"{self.path}: cannot be read ({one_line(error)})") from None
         self.read_bytes += len(into)
-        if zlib.crc32(into) != self._checksum[extent]:
+        if not self._is_checked[extent] and zlib.crc32(into) != self._checksum[extent]:
             raise DamagedHistoryError(f"{self.path}: extent {extent} has changed since it was written")
+        self._is_checked[extent] = True
 
     def write(self, extent: int, content: memoryview) -> None:
         """Write all of an extent, beside what checkpoints refer to; RunError where that cannot be done."""
         if self._is_kept[extent]:
             self._slot[extent] = (self._slot[extent] + 1) % self._most_slots
             self._is_kept[extent] = False
-        self._checksum[extent] = zlib.crc32(content)
+        self._checksum[extent], self._is_checked[extent] = zlib.crc32(content), False
         try:
             done, start = 0, self._place(extent)
             while done < len(content):
@@ -120,6 +122,7 @@ class ExtentFile:
         if len(slots) and not _NEVER <= slots.min() <= slots.max() < _MOST_SLOTS:
             raise ValueError(f"a history has slots from {slots.min()} to {slots.max()}")
         self._slot, self._checksum = slots, checksums
+        self._is_checked[:] = False
         self.keep()
         buffer = memoryview(bytearray(int(self.sizes.max(initial=0))))
         for extent, size in enumerate(self.sizes.tolist()):

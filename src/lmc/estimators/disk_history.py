@@ -28,8 +28,8 @@ THREADS = 2
 """That read and write."""
 ROWS = 1024
 """Of an extent, where no clusters are known."""
-LEAST_FRAMES = 2
-"""Extents of each history that are in memory, however little of it there is to be."""
+PAGE = 1 << 15
+"""About the bytes of a page of the cache."""
 
 
 class Spread(NamedTuple):
@@ -155,10 +155,10 @@ class DiskHistory:
         self._rows = rows_of(width, dtype)
         row_bytes = self._rows.entries * self._rows.dtype.itemsize
         self._sizes = bounds.diff()
-        most = int(self._sizes.max()) if len(self._sizes) else 1
-        step = ALIGNMENT // math.gcd(row_bytes, ALIGNMENT) if row_bytes else 1  # whole rows in whole pages
-        self._frame_rows = -(-most // step) * step
-        self._frame_bytes = self._frame_rows * row_bytes
+        # A page of the cache has whole rows, and is made of whole pages of the system.
+        self._page_rows = ALIGNMENT // math.gcd(row_bytes, ALIGNMENT)
+        self._page_rows *= max(1, PAGE // (self._page_rows * row_bytes or PAGE))
+        self._page_bytes = self._page_rows * row_bytes
         self.nbytes = int(bounds[-1]) * row_bytes
         unnamed = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         self.file = ExtentFile(unnamed, self._sizes.numpy() * row_bytes, slots)
@@ -170,14 +170,13 @@ class DiskHistory:
         """Made with its first use, when all histories are known that it shares memory with."""
         with self._owner.lock:
             if self._memory is None:
-                frames = self._owner.memory_for(self) // self._frame_bytes
-                frames = min(max(LEAST_FRAMES, frames), len(self._sizes))
-                self._memory = ExtentCache(self.file, self._frame_bytes, frames, self._owner.workers)
+                pages = self._owner.memory_for(self) // self._page_bytes
+                self._memory = ExtentCache(self.file, self._page_bytes, pages, self._owner.workers)
             return self._memory
 
     @cached_property
     def _stored(self) -> Tensor:
-        """(frames times their rows, entries)."""
+        """(pages times their rows, entries)."""
         return torch.frombuffer(self._cache.memory, dtype=self._rows.dtype).view(-1, self._rows.entries)
 
     # -- values ----------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ class DiskHistory:
     def pull(self, places: Tensor) -> Tensor:
         """(places, width) what was last written, as exactly as it is stored."""
         spread = self._owner.spread(places, self._bounds)
-        if len(spread.extents) == 0 or self._rows.entries == 0:
+        if len(spread.extents) == 0 or self._page_bytes == 0:
             nothing = torch.zeros(1, self._rows.entries, dtype=self._rows.dtype)
             return self._rows.take(nothing, torch.zeros_like(places))
         parts: list[Tensor] = []
@@ -209,7 +208,7 @@ class DiskHistory:
     def push(self, places: Tensor, values: Tensor) -> None:
         """Write (places, width); places are distinct, and those below zero are left out."""
         spread = self._owner.spread(places, self._bounds)
-        if len(spread.extents) == 0 or self._rows.entries == 0:
+        if len(spread.extents) == 0 or self._page_bytes == 0:
             return
         new = spread.counts == self._sizes.numpy()[spread.extents]
 
@@ -221,15 +220,17 @@ class DiskHistory:
     def expect(self, places: Tensor) -> None:
         """Read what will be pulled soon, in the background, as far as there is room."""
         extents = spread_of(places, self._bounds).extents
-        if len(extents) and self._rows.entries:
+        if len(extents) and self._page_bytes:
             self._cache.expect(extents)
 
     def _in_memory(self, spread: Spread, extents: Extents) -> Tensor:
         """(places,) the rows in `_stored` of those in these extents, -1 for others."""
-        frame_of = np.full(len(self._sizes) + 1, -1)  # the last one of places that are left out
-        frame_of[extents] = self._cache.frame_of[extents]
-        frame = torch.from_numpy(frame_of)[spread.extent]
-        return torch.where(frame >= 0, frame * self._frame_rows + spread.row, -1)
+        cache, chosen = self._cache, np.zeros(len(self._sizes) + 1, dtype=np.bool_)
+        chosen[extents] = True  # and not the last one, of places that are left out
+        first = torch.from_numpy(cache.first_page)[spread.extent] + spread.row // self._page_rows
+        page = torch.from_numpy(cache.page_of)[first.clamp_(0, len(cache.page_of) - 1)]
+        at = page * self._page_rows + spread.row % self._page_rows
+        return torch.where(torch.from_numpy(chosen)[spread.extent], at, -1)
 
     # -- checkpoints -----------------------------------------------------------------------------------
 

@@ -20,38 +20,41 @@ _NONE = -1
 
 
 class ExtentCache:
-    """So many frames of memory, each with one extent at a time.
+    """So many pages of memory; an extent that is here has some of them, anywhere.
 
-    An extent that is in a frame is read and written there: it is the same as in the file, or newer. What has
-    changed is written to the file in the background, and only then may its frame be given to another extent:
-    of those that nobody expects, to the one that was used last, since a training goes through all of them in
-    turns, and what was used last is needed last.
+    An extent that is here is read and written here: it is the same as in the file, or newer. What has changed
+    is written to the file in the background, and only then may its pages be given to another extent. They are
+    taken from those that nobody expects, and there from the one that was used last: a training goes through
+    all of them in turns, and what was used last is needed last.
 
     One thread uses it, by `visit`; another may `expect`.
 
     Args:
         file: what is kept here.
-        frame_bytes: of a frame, at least those of the largest extent.
-        frames: how many there are.
+        page_bytes: of a page.
+        pages: how many there are; as many as the largest extent needs, where they are fewer.
         workers: who reads and writes.
 
     Attributes:
-        memory: all frames.
-        frame_of: (extents,) the frame of each, or -1.
+        memory: all pages.
+        first_page: (extents + 1,) where each begins among the pages of all extents.
+        page_of: (pages of all extents,) the page in memory, or -1.
     """
 
-    def __init__(self, file: ExtentFile, frame_bytes: int, frames: int, workers: Executor) -> None:
-        self._file, self._workers, self._frame_bytes = file, workers, frame_bytes
-        self.memory = mmap.mmap(-1, frames * frame_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    def __init__(self, file: ExtentFile, page_bytes: int, pages: int, workers: Executor) -> None:
+        self._file, self._workers, self._page_bytes = file, workers, page_bytes
+        counts = -(-file.sizes // page_bytes)
+        self.first_page: Extents = np.concatenate([[0], np.cumsum(counts)])
+        self.page_of: Extents = np.full(int(counts.sum()), _NONE)
+        pages = min(max(pages, int(counts.max())), len(self.page_of))
+        self.memory = mmap.mmap(-1, pages * page_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._bytes = memoryview(self.memory)
-        self.frame_of: Extents = np.full(len(file.sizes), _NONE)
-        self._extent_of: Extents = np.full(frames, _NONE)
-        self._flags: Flags = np.zeros((6, frames), dtype=np.bool_)
-        self._is_in_use, self._is_changing, self._is_loading, self._is_writing = self._flags[:4]
-        self._has_changed, self._is_queued = self._flags[4:]
-        # Where there are more extents than frames, those that pass through leave most of the others in place.
-        self._most_new = max(1, frames // 4)
-        self._used, self._clock = np.zeros(frames, dtype=np.int64), 0
+        self._free = list(range(pages))
+        self._most_new = max(1, pages // 4)  # pages that extents pass through, while others stay
+        self._flags: Flags = np.zeros((7, len(counts)), dtype=np.bool_)
+        self._is_here, self._is_in_use, self._is_changing, self._is_loading = self._flags[:4]
+        self._is_writing, self._has_changed, self._is_queued = self._flags[4:]
+        self._used, self._clock = np.zeros(len(counts), dtype=np.int64), 0
         # What the step under way and the one to come will read; older expectations were in vain.
         self._expected: deque[Flags] = deque(maxlen=2)
         self._ahead: deque[int] = deque()
@@ -61,7 +64,7 @@ class ExtentCache:
     # -- for the thread that uses it -------------------------------------------------------------------
 
     def visit(self, extents: Extents, use: Callable[[Extents], None], new: Flags | None = None) -> None:
-        """Have `use` called with some of the extents at a time, which are then in frames, until it had all.
+        """Have `use` called with some of the extents at a time, which are then here, until it had all.
 
         Args:
             extents: distinct.
@@ -75,18 +78,17 @@ class ExtentCache:
             with self._event:
                 while len(here := self._bring(left, unread)) == 0:
                     self._event.wait()
-                frames = self.frame_of[here]
-                self._is_changing[frames] = changes
-                while (self._is_loading | (self._is_writing & changes))[frames].any():
+                self._is_in_use[here], self._is_changing[here] = True, changes
+                while (self._is_loading | (self._is_writing & changes))[here].any():
                     self._event.wait()
                 self._check()
             use(here)
             with self._event:
-                self._is_in_use[frames] = self._is_changing[frames] = False
+                self._is_in_use[here] = self._is_changing[here] = False
                 self._clock += 1
-                self._used[frames] = self._clock
+                self._used[here] = self._clock
                 if changes:
-                    self._write_behind(frames)
+                    self._write_behind(here)
                 else:
                     self._fulfil(here)
                 self._load_ahead()
@@ -105,26 +107,27 @@ class ExtentCache:
             self._has_changed[:] = False
             while (self._is_loading | self._is_writing | self._is_queued).any():
                 self._event.wait()
-            self._flags[:] = False
-            self.frame_of[:] = self._extent_of[:] = _NONE
+            self._free += self.page_of[self.page_of >= 0].tolist()
+            self.page_of[:], self._flags[:] = _NONE, False
             self._expected.clear()
             self._ahead.clear()
             self._failure = None
 
     def _bring(self, extents: Extents, unread: set[int]) -> Extents:
-        """Those of the extents that have a frame, or are given one now, and keep it until they were used."""
+        """Those that are here, before they make room for others; where none is, some that are given room."""
         self._check()
-        frames = self.frame_of[extents]
-        self._is_in_use[frames[frames >= 0]] = True
-        for extent in extents[frames < 0][: self._most_new].tolist():
-            frame = self._room(at_once=True)
-            if frame is None:
+        if (here := self._is_here[extents]).any():
+            return extents[here]
+        brought, pages = [], 0
+        for extent in extents.tolist():
+            pages += self._num_pages(extent)
+            if (brought and pages > self._most_new) or not self._give_room(extent, at_once=True):
                 break
-            self._give(frame, extent)
-            self._is_in_use[frame] = True
+            self._is_in_use[extent] = True
+            brought.append(extent)
             if extent not in unread:
-                self._read_behind(frame)
-        return extents[self.frame_of[extents] >= 0]
+                self._read_behind(extent)
+        return np.array(brought, dtype=np.int64)
 
     def _fulfil(self, extents: Extents) -> None:
         for expected in self._expected:
@@ -140,7 +143,7 @@ class ExtentCache:
 
     def expect(self, extents: Extents) -> None:
         """Keep these until they are visited, and read those that are not here as soon as there is room."""
-        coming = np.zeros(len(self.frame_of), dtype=np.bool_)
+        coming = np.zeros(len(self._used), dtype=np.bool_)
         coming[extents] = True
         with self._event:
             self._expected.append(coming)
@@ -152,69 +155,84 @@ class ExtentCache:
     def _load_ahead(self) -> None:
         while self._ahead and self._failure is None:
             extent = self._ahead[0]
-            if self.frame_of[extent] < 0 and any(expected[extent] for expected in self._expected):
-                frame = self._room(at_once=False)
-                if frame is None:
+            if not self._is_here[extent] and any(expected[extent] for expected in self._expected):
+                if not self._give_room(extent, at_once=False):
                     return
-                self._give(frame, extent)
-                self._read_behind(frame)
+                self._read_behind(extent)
             self._ahead.popleft()
 
-    def _room(self, at_once: bool) -> int | None:
-        """A frame that may be given away; None for none. At once: even one whose extent is expected."""
-        free = ~(self._is_in_use | self._is_loading | self._is_writing | self._has_changed)
-        if (empty := free & (self._extent_of < 0)).any():
-            return int(empty.argmax())
-        unexpected = free.copy()
-        for expected in self._expected:
-            unexpected &= ~expected[self._extent_of]
-        if unexpected.any() or at_once:
-            free = unexpected if unexpected.any() else free
-            return int(np.where(free, self._used, _NONE).argmax()) if free.any() else None
-        return None
+    def _give_room(self, extent: int, at_once: bool) -> bool:
+        """Give an extent its pages, if there are enough. At once: even of others that are expected."""
+        needed = self._num_pages(extent)
+        while len(self._free) < needed:
+            idle = self._is_here & ~(
+                self._is_in_use | self._is_loading | self._is_writing | self._has_changed
+            )
+            unexpected = idle.copy()
+            for expected in self._expected:
+                unexpected &= ~expected
+            if not unexpected.any() and at_once:
+                unexpected = idle
+            if not unexpected.any():
+                return False
+            self._take_room(int(np.where(unexpected, self._used, _NONE).argmax()))
+        self.page_of[self._pages(extent)] = [self._free.pop() for _ in range(needed)]
+        self._is_here[extent] = True
+        return True
 
-    def _give(self, frame: int, extent: int) -> None:
-        if (before := self._extent_of[frame]) >= 0:
-            self.frame_of[before] = _NONE
-        self._extent_of[frame], self.frame_of[extent] = extent, frame
+    def _take_room(self, extent: int) -> None:
+        self._free += self.page_of[self._pages(extent)].tolist()
+        self.page_of[self._pages(extent)] = _NONE
+        self._is_here[extent] = False
 
-    def _read_behind(self, frame: int) -> None:
-        self._is_loading[frame] = True
-        self._workers.submit(self._read, frame)
+    def _pages(self, extent: int) -> slice:
+        return slice(int(self.first_page[extent]), int(self.first_page[extent + 1]))
 
-    def _write_behind(self, frames: Extents) -> None:
-        self._has_changed[frames] = True
-        for frame in frames[~self._is_queued[frames]].tolist():
-            self._is_queued[frame] = True
-            self._workers.submit(self._write, frame)
+    def _num_pages(self, extent: int) -> int:
+        return int(self.first_page[extent + 1] - self.first_page[extent])
+
+    def _read_behind(self, extent: int) -> None:
+        self._is_loading[extent] = True
+        self._workers.submit(self._read, extent)
+
+    def _write_behind(self, extents: Extents) -> None:
+        self._has_changed[extents] = True
+        for extent in extents[~self._is_queued[extents]].tolist():
+            self._is_queued[extent] = True
+            self._workers.submit(self._write, extent)
 
     # -- for workers ------------------------------------------------------------------------------------
 
-    def _read(self, frame: int) -> None:
-        extent = int(self._extent_of[frame])
-        failure = _failure_of(lambda: self._file.read(extent, self._content(frame, extent)))
+    def _read(self, extent: int) -> None:
+        failure = _failure_of(lambda: self._file.read(extent, self._buffers(extent)))
         with self._event:
-            self._is_loading[frame] = False
+            self._is_loading[extent] = False
             self._failure = failure or self._failure
             self._event.notify_all()
 
-    def _write(self, frame: int) -> None:
+    def _write(self, extent: int) -> None:
         with self._event:
-            self._is_queued[frame] = False
+            self._is_queued[extent] = False
             self._event.notify_all()
-            if self._is_changing[frame] or not self._has_changed[frame]:  # it will be queued again
+            if self._is_changing[extent] or not self._has_changed[extent]:  # it will be queued again
                 return
-            self._has_changed[frame], self._is_writing[frame] = False, True
-        extent = int(self._extent_of[frame])
-        failure = _failure_of(lambda: self._file.write(extent, self._content(frame, extent)))
+            self._has_changed[extent], self._is_writing[extent] = False, True
+        failure = _failure_of(lambda: self._file.write(extent, self._buffers(extent)))
         with self._event:
-            self._is_writing[frame] = False
+            self._is_writing[extent] = False
             self._failure = failure or self._failure
             self._event.notify_all()
 
-    def _content(self, frame: int, extent: int) -> memoryview:
-        start = frame * self._frame_bytes
-        return self._bytes[start : start + int(self._file.sizes[extent])]
+    def _buffers(self, extent: int) -> list[memoryview]:
+        """All bytes of an extent, in order; pages that follow each other are one buffer."""
+        pages = self.page_of[self._pages(extent)]
+        runs = np.split(pages, (np.diff(pages) != 1).nonzero()[0] + 1)
+        left, buffers = int(self._file.sizes[extent]), []
+        for run in runs:
+            start, size = int(run[0]) * self._page_bytes, min(left, len(run) * self._page_bytes)
+            buffers.append(self._bytes[start : start + size])
+            left -= size
+        return buffers
 
 
 def _failure_of(work: Callable[[], None]) -> RunError | None:

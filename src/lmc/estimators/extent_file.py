@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from lmc.files import one_line
 
 ALIGNMENT = 4096
 _MOST_SLOTS = 1 << 16
+_MOST_BUFFERS = 1024  # of one call to the system
 _NEVER = -1  # the slot of an extent that was never written: it is zero
 
 
@@ -55,38 +57,42 @@ class ExtentFile:
         self._descriptor: int | None = None
         self.read_bytes = self.written_bytes = 0
 
-    def read(self, extent: int, into: memoryview) -> None:
-        """Fill a buffer of the extent's size; RunError where that is not what was written."""
+    def read(self, extent: int, into: list[memoryview]) -> None:
+        """Fill buffers of the extent's size in all; RunError where that is not what was written."""
         if self._slot[extent] == _NEVER:
-            into[:] = bytes(len(into))
+            for buffer in into:
+                buffer[:] = bytes(len(buffer))
             return
         try:
-            done, start = 0, self._place(extent)
-            while done < len(into):
-                got = os.preadv(self._opened(), [into[done:]], start + done)
-                if got == 0:
-                    raise DamagedHistoryError(f"{self.path}: ends in the middle of extent {extent}")
-                done += got
+            start = self._place(extent)
+            for some in _at_once(into):
+                while some:
+                    got = os.preadv(self._opened(), some, start)
+                    if got == 0:
+                        raise DamagedHistoryError(f"{self.path}: ends in the middle of extent {extent}")
+                    start, some = start + got, _rest(some, got)
         except OSError as error:
             raise RunError(f"{self.path}: cannot be read ({one_line(error)})") from None
-        self.read_bytes += len(into)
-        if not self._is_checked[extent] and zlib.crc32(into) != self._checksum[extent]:
+        self.read_bytes += int(self.sizes[extent])
+        if not self._is_checked[extent] and _checksum(into) != self._checksum[extent]:
             raise DamagedHistoryError(f"{self.path}: extent {extent} has changed since it was written")
         self._is_checked[extent] = True
 
-    def write(self, extent: int, content: memoryview) -> None:
+    def write(self, extent: int, content: list[memoryview]) -> None:
         """Write all of an extent, beside what checkpoints refer to; RunError where that cannot be done."""
         if self._is_kept[extent]:
             self._slot[extent] = (self._slot[extent] + 1) % self._most_slots
             self._is_kept[extent] = False
-        self._checksum[extent], self._is_checked[extent] = zlib.crc32(content), False
+        self._checksum[extent], self._is_checked[extent] = _checksum(content), False
         try:
-            done, start = 0, self._place(extent)
-            while done < len(content):
-                done += os.pwritev(self._opened(), [content[done:]], start + done)
+            start = self._place(extent)
+            for some in _at_once(content):
+                while some:
+                    done = os.pwritev(self._opened(), some, start)
+                    start, some = start + done, _rest(some, done)
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written to ({one_line(error)})") from None
-        self.written_bytes += len(content)
+        self.written_bytes += int(self.sizes[extent])
 
     def _place(self, extent: int) -> int:
         return int(self._slot[extent]) * self._generation + int(self._starts[extent])
@@ -126,7 +132,7 @@ class ExtentFile:
         self.keep()
         buffer = memoryview(bytearray(int(self.sizes.max(initial=0))))
         for extent, size in enumerate(self.sizes.tolist()):
-            self.read(extent, buffer[:size])
+            self.read(extent, [buffer[:size]])
 
     # -- its name --------------------------------------------------------------------------------------
 
@@ -148,3 +154,28 @@ class ExtentFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _checksum(content: list[memoryview]) -> int:
+    found = 0
+    for buffer in content:
+        found = zlib.crc32(buffer, found)
+    return found
+
+
+def _at_once(buffers: list[memoryview]) -> Iterator[list[memoryview]]:
+    """As many of the buffers at a time as a call to the system takes."""
+    for first in range(0, len(buffers), _MOST_BUFFERS):
+        yield buffers[first : first + _MOST_BUFFERS]
+
+
+def _rest(buffers: list[memoryview], done: int) -> list[memoryview]:
+    """What remains of buffers of which so many bytes are done.
+
+    >>> [bytes(each) for each in _rest([memoryview(b"ab"), memoryview(b"cd")], 3)]
+    [b'd']
+    """
+    while buffers and done >= len(buffers[0]):
+        done -= len(buffers[0])
+        buffers = buffers[1:]
+    return [buffers[0][done:], *buffers[1:]] if buffers else []

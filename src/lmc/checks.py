@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 import reprlib
 from collections.abc import Callable, Sequence
 from numbers import Real
@@ -115,6 +116,27 @@ def one_of(name: str, value: Any, allowed: Any) -> str:
     near = difflib.get_close_matches(str(value).lower(), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise ArgumentError(f"{name}={shown(value)}: must be one of {', '.join(names)}{hint}")
+
+
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def byte_count(name: str, value: Any) -> int:
+    """Bytes: a whole number of them, or a text with a unit.
+
+    >>> byte_count("memory", "2GB"), byte_count("memory", "1.5 MiB"), byte_count("memory", 4096)
+    (2000000000, 1572864, 4096)
+    >>> byte_count("memory", "much")
+    Traceback (most recent call last):
+    lmc.errors.ArgumentError: memory='much': must be bytes, such as '256MB' or '2GB'
+    """
+    if not isinstance(value, str):
+        return whole_number(name, value, 0)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)?\s*", value, re.IGNORECASE)
+    if found is None:
+        raise ArgumentError(f"{name}={shown(value)}: must be bytes, such as '256MB' or '2GB'")
+    return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
 
 
 def counted(number: int, noun: str) -> str:

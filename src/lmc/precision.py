@@ -10,9 +10,10 @@ import torch
 from lmc import checks
 from lmc.errors import ArgumentError
 
-Precision = Literal["full", "half", "bf16"]
-"""`"full"` computes and remembers in the features' type. `"half"` remembers in float16. `"bf16"` does so too,
-and has messages and dense products in bfloat16, with sums, statistics, losses and parameters in float32."""
+Precision = Literal["full", "half", "int8", "bf16"]
+"""`"full"` computes and remembers in the features' type. `"half"` remembers in float16, `"int8"` in int8 with
+a scale for each row. `"bf16"` remembers in float16, and has messages and dense products in bfloat16, with
+sums, statistics, losses and parameters in float32."""
 
 
 def computed_type(precision: Precision, full: torch.dtype) -> torch.dtype:
@@ -27,9 +28,11 @@ def computed_type(precision: Precision, full: torch.dtype) -> torch.dtype:
 def remembered_type(precision: Precision, full: torch.dtype) -> torch.dtype:
     """Of histories, where features are of the type `full`.
 
-    >>> remembered_type("bf16", torch.float32), remembered_type("full", torch.float32)
-    (torch.float16, torch.float32)
+    >>> remembered_type("bf16", torch.float32), remembered_type("int8", torch.float32)
+    (torch.float16, torch.int8)
     """
+    if precision == "int8":
+        return torch.int8
     return full if precision == "full" else torch.float16
 
 

@@ -268,6 +268,11 @@ def ever_outside(sampler: Sampler) -> Tensor | None:
     return sampler.outside if isinstance(sampler, ClusterSampler) else None
 
 
+def clusters_of(sampler: Sampler) -> Tensor | None:
+    """(nodes,) the clusters that its batches are groups of; None where they are none."""
+    return sampler.clusters if isinstance(sampler, ClusterSampler) else None
+
+
 def choice_of(sampler: Sampler) -> Choice | None:
     """How the graph was cut for its batches, and why; None where it has no clusters of its own making."""
     return sampler.choice if isinstance(sampler, ClusterSampler) else None

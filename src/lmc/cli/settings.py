@@ -54,7 +54,13 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "--precision",
         "training.precision",
         completion.PRECISION,
-        "full, half for histories of 16 bits, or bf16 for products and messages, too.",
+        "full, half for histories of 16 bits, int8 for 8, or bf16 for products and messages, too.",
+    ),
+    (
+        "--histories",
+        "training.histories",
+        completion.HISTORIES,
+        "memory (default), or disk: in the folder of the run, training.history_cache of them in memory.",
     ),
     (
         "--device",

@@ -157,7 +157,7 @@ class Estimator(ABC):
             seed: of the dropout masks.
             histories: makes the store of one boundary's historical values, from how many, width and type.
             outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
-            precision: `"full"`, `"half"` or `"bf16"`, see `Precision`; None for the estimator's own.
+            precision: `"full"`, `"half"`, `"int8"` or `"bf16"`, see `Precision`; None for its own.
             device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where steps compute, and where the
                 model is moved to; None for where it is. Graph and batches stay on the host.
             room: bytes on the device for histories and features, which stay on the host if they are larger;

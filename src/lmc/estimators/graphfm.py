@@ -46,6 +46,7 @@ class GraphFM(HistoryEstimator):
     def prepare(self, batch: Batch) -> None:
         """Build what a step will read, of halo rows too."""
         self.prepare_there(batch, halo=True)
+        self.expect(self.read_in(batch))
 
 
 class MovedHalo(HistoricalHalo):

@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lmc import kernels
 from lmc.device import HOST, copied
 from lmc.errors import ArgumentError
+from lmc.estimators.stored_rows import rows_of
 
 
 class History(Protocol):
@@ -20,13 +20,16 @@ class History(Protocol):
     """
 
     def pull(self, places: Tensor) -> Tensor:
-        """(places, width) what was last written, in the type of storage."""
+        """(places, width) what was last written, as exactly as it is stored."""
 
     def push(self, places: Tensor, values: Tensor) -> None:
         """Write (places, width); places are distinct, and those below zero are left out."""
 
+    def expect(self, places: Tensor) -> None:
+        """Be told, perhaps by another thread, what will be pulled soon; this may do nothing."""
+
     def snapshot(self) -> Tensor:
-        """(all places, width) everything, for a checkpoint; it may be what is in use, not a copy."""
+        """All that is needed to restore it, for a checkpoint; it may be what is in use, not a copy."""
 
     def restore(self, values: Tensor) -> None:
         """Take the values of a snapshot."""
@@ -41,7 +44,7 @@ class Remembered:
 
     Args:
         num_nodes: nodes in the graph.
-        outside: (any,) the nodes that may be outside of a batch; None for all.
+        outside: (any,) the nodes that may be outside of a batch, in the order of their places; None for all.
 
     >>> some = Remembered(4, torch.tensor([1, 3]))
     >>> len(some), some.places(torch.tensor([0, 1, 3])).tolist()
@@ -51,9 +54,9 @@ class Remembered:
     def __init__(self, num_nodes: int, outside: Tensor | None = None) -> None:
         self._count = num_nodes if outside is None else outside.numel()
         self._place: Tensor | None = None
-        if outside is not None and self._count < num_nodes:
+        if outside is not None and not torch.equal(outside, torch.arange(num_nodes)):
             self._place = torch.full((num_nodes,), -1)
-            self._place[outside.sort().values] = torch.arange(self._count)
+            self._place[outside] = torch.arange(self._count)
 
     def __len__(self) -> int:
         return self._count
@@ -82,22 +85,22 @@ class MemoryHistory:
     """
 
     def __init__(self, num_places: int, width: int, dtype: torch.dtype, device: torch.device = HOST) -> None:
-        self.values = torch.zeros(num_places, width, dtype=dtype, device=device)
+        self._rows = rows_of(width, dtype)
+        self.values = torch.zeros(num_places, self._rows.entries, dtype=self._rows.dtype, device=device)
 
     def pull(self, places: Tensor) -> Tensor:
-        """(places, width) what was last written, in the type of storage."""
-        return self.values.index_select(0, copied(places, self.values.device))
+        """(places, width) what was last written, as exactly as it is stored."""
+        return self._rows.take(self.values, copied(places, self.values.device))
 
     def push(self, places: Tensor, values: Tensor) -> None:
         """Write (places, width); what is too large for the type of storage becomes its largest number."""
-        if self.values.dtype != values.dtype:
-            limit = torch.finfo(self.values.dtype).max
-            values = values.clamp(-limit, limit).to(self.values.dtype)
-        places = copied(places, self.values.device)
-        kernels.kernels_for(self.values).put_rows(places, values, self.values)
+        self._rows.put(copied(places, self.values.device), values, self.values)
+
+    def expect(self, places: Tensor) -> None:
+        """Nothing: all is at hand."""
 
     def snapshot(self) -> Tensor:
-        """(all places, width) what is in use."""
+        """(all places, entries) what is in use."""
         return self.values
 
     def restore(self, values: Tensor) -> None:

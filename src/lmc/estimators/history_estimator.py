@@ -44,6 +44,21 @@ class HistoryEstimator(Estimator):
         """Historical embeddings, and no derivatives."""
         return HistoricalHalo(self, batch)
 
+    def prepare(self, batch: Batch) -> None:
+        """Build all that a step will read of a batch, and have histories expect it."""
+        super().prepare(batch)
+        self.expect(self.read_in(batch))
+
+    def read_in(self, batch: Batch) -> Tensor:
+        """(any,) the nodes whose histories a step reads."""
+        return self.trained_on(batch).halo
+
+    def expect(self, nodes: Tensor) -> None:
+        """Tell histories what will be read of them soon."""
+        places = self.nodes.places(nodes)
+        for history in self._named().values():
+            history.expect(places)
+
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()

@@ -44,6 +44,10 @@ class HostHistory:
         rows.copy_(values, non_blocking=True)
         self._on_the_way = places, rows, torch.cuda.current_stream(values.device).record_event()
 
+    def expect(self, places: Tensor) -> None:
+        """These will be read soon."""
+        self._history.expect(places)
+
     def snapshot(self) -> Tensor:
         """(all places, width) everything."""
         return self._arrived().snapshot()

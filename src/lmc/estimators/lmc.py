@@ -150,6 +150,13 @@ class LMC(HistoryEstimator):
             _ = there.local_share
         if self.alpha == "auto":
             self.model.prepare_telling(there)
+        self.expect(self.read_in(batch))
+
+    def read_in(self, batch: Batch) -> Tensor:
+        """(any,) the nodes whose histories a step reads: where β is found, also of rows that tell of it."""
+        if self.alpha != "auto":
+            return batch.halo
+        return torch.cat([batch.halo, batch.nodes[batch.telling.rows]])
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step, every history, and what β was found from."""

@@ -92,7 +92,9 @@ class TOP(HistoryEstimator):
         self._ahead: WeakKeyDictionary[Batch, Maps] = WeakKeyDictionary()
 
     def _stored(self, basis: Tensor) -> Tensor:
-        return basis.to(self.placement.remembered)
+        """As histories are, but with 16 bits at least: its entries are few, and many rows depend on each."""
+        remembered = self.placement.remembered
+        return basis.to(remembered if remembered.is_floating_point else torch.float16)
 
     def fill_exactly(self) -> None:
         """Write what every history would have of all nodes, where there are histories."""

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc.kernels import plain
+from lmc.kernels.plain_quantized import put_quantized as put_quantized
+from lmc.kernels.plain_quantized import take_quantized as take_quantized
 
 ROWS, COLUMNS = tl.constexpr(64), tl.constexpr(64)  # of a tile
 ENTRIES = tl.constexpr(32)  # of a row of a sparse matrix that are read at once

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from lmc import hashed_random
 from lmc.device import HOST, copied
+from lmc.kernels.plain_quantized import put_quantized as put_quantized
+from lmc.kernels.plain_quantized import take_quantized as take_quantized
 from lmc.kernels.plain_samples import draw as draw
 from lmc.kernels.plain_samples import number as number
 from lmc.kernels.plain_samples import pick as pick

@@ -12,6 +12,7 @@ import json
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from lmc.device import on_host
 from lmc.errors import RunError
+from lmc.estimators.extent_file import DamagedHistoryError
 from lmc.files import one_line, partial_file, put_in_place
 
 _NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
@@ -54,18 +56,29 @@ def epochs_done(folder: Path) -> int | None:
     return int(files[0].name.partition("-")[0]) if files else None
 
 
-def load_latest(folder: Path) -> dict[str, Any] | None:
+def load_latest(
+    folder: Path, use: Callable[[dict[str, Any]], object] = lambda state: None
+) -> dict[str, Any] | None:
     """The state of the last checkpoint that is whole, with a warning for each that is not.
 
     None where there is no checkpoint at all.
+
+    Args:
+        folder: of checkpoints.
+        use: is called with a state; DamagedHistoryError where something that it refers to is not whole.
     """
     files = _found(folder)
     damaged: list[Path] = []
+    reason: str | None
     for file in files:
         try:
             state = _load(file)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            warnings.warn(f"{file}: damaged ({one_line(error)}); the one before is used", stacklevel=2)
+            reason = f"damaged ({one_line(error)})"
+        else:
+            reason = _reason_against(state, use)
+        if reason is not None:
+            warnings.warn(f"{file}: {reason}; the one before is used", stacklevel=2)
             damaged.append(file)
             continue
         for old in damaged:  # out of the way of later checkpoints
@@ -74,6 +87,14 @@ def load_latest(folder: Path) -> dict[str, Any] | None:
         return state
     if files:
         raise RunError(f"{folder}: none of its {len(files)} checkpoints is whole")
+    return None
+
+
+def _reason_against(state: dict[str, Any], use: Callable[[dict[str, Any]], object]) -> str | None:
+    try:
+        use(state)
+    except DamagedHistoryError as error:
+        return str(error)
     return None
 
 

@@ -26,7 +26,7 @@ from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import Metrics
 from lmc.training.optimizers import MakeOptimizer, MakeScheduler
-from lmc.training.options import Checkpoint, TrainingOptions
+from lmc.training.options import Checkpoint, Histories, TrainingOptions
 from lmc.training.records import Result
 
 
@@ -55,6 +55,8 @@ def fit(
     init: Init = "zero",
     precision: Precision | None = None,
     device: str | torch.device = "auto",
+    histories: Histories = "memory",
+    history_cache: int | str = "256MB",
     loss: Loss | None = None,
     background: bool = True,
     checkpoint: Checkpoint = 2,
@@ -97,11 +99,14 @@ def fit(
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
-        precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
-            bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
+        precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
+            or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
+            estimator's own, which is `"full"` unless it was told otherwise.
         device: where it is trained: `"auto"` is a GPU that runs CUDA, if there is one, otherwise the CPU;
             `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"`. Graph and batches stay on the host, and the model is given
             back where it was.
+        histories: where historical values are kept: in `"memory"`, or on `"disk"`, in the folder of the run.
+        history_cache: how much of those on disk is held in memory, such as `"256MB"`, or a number of bytes.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
@@ -145,6 +150,8 @@ def fit(
         init=init,
         precision=precision,
         device=str(device),
+        histories=histories,
+        history_cache=history_cache,
         loss=loss,
         background=background,
         checkpoint=checkpoint,
@@ -154,6 +161,8 @@ def fit(
     folder_path = None if out is None else checks.path("out", out)
     if checks.truth("resume", resume) and folder_path is None:
         raise ArgumentError("resume=True: there is no folder to go on from; out= names it")
+    if options.histories == "disk" and folder_path is None:
+        raise ArgumentError("histories='disk': there is no folder to keep them in; out= names it")
     kept = None if folder_path is None else RunFolder(folder_path, resume)
     if kept is not None:
         kept.check_free()
@@ -162,7 +171,8 @@ def fit(
     with display_in_python(progress) as display:
         told = [*callbacks_of(callbacks, folder_path), display]
         choice = None if kept is None else kept.choice(options)
-        training = prepare_training(graph, model, estimator, options, told, choice)
+        on_disk = None if kept is None else kept.histories(options)
+        training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
         try:
             with ended_by(training, [signal.SIGINT]):
                 if kept is None:

@@ -16,6 +16,8 @@ from filelock import FileLock, Timeout
 from lmc.batching.choice import Choice
 from lmc.batching.samplers import choice_of
 from lmc.errors import ArgumentError, RunError
+from lmc.estimators.disk_history import DiskHistories
+from lmc.estimators.extent_file import DamagedHistoryError
 from lmc.files import check_writable, one_line, regular, remove_partial_files, write_atomically
 from lmc.runs import checkpoint
 from lmc.runs.chosen import read_choice
@@ -33,6 +35,7 @@ from lmc.training.records import Record, Result
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
+HISTORIES = "histories"
 SAVING_SHARE = 20  # times as long as a save takes must pass before the next
 MIDWAY_SECONDS = 60.0  # of an epoch that a run may lose, where saving takes less than a twentieth of them
 
@@ -53,6 +56,7 @@ class RunFolder(Callback):
         self._about: dict[str, Any] = {}
         self._best_saved: int | None = None
         self._saved_at = self._save_took = 0.0
+        self._on_disk: DiskHistories | None = None
         # Where the file system has no locks, a soft lock in their place would outlive a killed process.
         self._lock = FileLock(folder / LOCK, thread_local=False, fallback_to_soft=False)
 
@@ -95,9 +99,16 @@ class RunFolder(Callback):
                 raise ArgumentError(f"{self.folder}: goes on with the settings of the run: {rule}")
         return choice
 
+    def histories(self, options: TrainingOptions) -> DiskHistories | None:
+        """Where histories are kept in the folder, if they are to be; the same at every call."""
+        if self._on_disk is None and options.history_memory is not None:
+            place, checkpoints = self.folder / HISTORIES, options.checkpoints
+            self._on_disk = DiskHistories(place, options.history_memory, checkpoints)
+        return self._on_disk
+
     def __enter__(self) -> RunFolder:
         self.check_free()
-        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, BATCHES, LOCK):
+        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, BATCHES, HISTORIES, LOCK):
             if (self.folder / name).is_symlink():  # which would lead writing out of the folder
                 raise RunError(f"{self.folder / name}: a symbolic link; a run writes none")
         with self._writing():
@@ -150,10 +161,17 @@ class RunFolder(Callback):
         config = described(training, self.config)
         if self.resume:
             self._check_settings(config)
-            state = checkpoint.load_latest(self.folder / CHECKPOINTS)
-            if state is not None:
+
+            def go_on(state: dict[str, Any]) -> None:
                 self._check_graph(training, state, config)
                 _restore(training, state, self.folder)
+
+            state = checkpoint.load_latest(self.folder / CHECKPOINTS, go_on)
+            if state is None and training.options.checkpoints == 0:
+                raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
+        if self._on_disk is not None:
+            self._on_disk.settle()
+            remove_partial_files(self.folder / HISTORIES)
         self._config = config
         training.callbacks.append(self)
         result = training.run()
@@ -206,6 +224,8 @@ class RunFolder(Callback):
         if keep := training.options.checkpoints:
             place = (training.epoch, training.step)
             checkpoint.save(self.folder / CHECKPOINTS, *place, training.state(), keep)
+            if self._on_disk is not None:
+                self._on_disk.keep()
         best = None if training.best.record is None else training.best.record.epoch
         if best is not None and best != self._best_saved:
             checkpoint.save_weights(self.folder / BEST, training.best_weights, self._about)
@@ -242,7 +262,7 @@ def _about(training: Training, config: Config) -> dict[str, Any]:
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
     try:
         training.load_state(state)
-    except ArgumentError:
+    except (ArgumentError, DamagedHistoryError):
         raise
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         raise RunError(f"{folder}: its checkpoint is of another run ({one_line(error)})") from None

@@ -16,6 +16,7 @@ CHANGEABLE = {
     "training.checkpoint",
     "training.checkpoint_seconds",
     "training.device",
+    "training.history_cache",
     "data.name",  # the graph must be the same, wherever it is
     "data.root",
 }

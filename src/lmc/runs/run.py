@@ -52,7 +52,8 @@ def train_run(
         graph = graph or config.load_graph()
         model = config.build_model_for(graph)
         choice = kept.choice(options)
-        training = prepare_training(graph, model, config.build_estimator(), options, told, choice)
+        estimator, on_disk = config.build_estimator(), kept.histories(options)
+        training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
         training.began = began
     with kept as folder, ended_by(training, STOPPING):
         return folder.train(training)

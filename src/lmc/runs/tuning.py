@@ -20,7 +20,7 @@ from lmc.errors import ArgumentError, DivergedError, RunError
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
 from lmc.runs.display import Watch
-from lmc.runs.folder import CHECKPOINTS, CONFIG, METRICS
+from lmc.runs.folder import CHECKPOINTS, CONFIG, HISTORIES, METRICS
 from lmc.runs.registry import method_title
 from lmc.runs.run import train_run
 from lmc.runs.search_space import Choices, Range, SearchSpace, at_places
@@ -108,7 +108,8 @@ def tune(
                 break
             _conclude(optuna, study, trial, result)
         # They are as large as the histories, and the trial will not go on.
-        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        for large in (CHECKPOINTS, HISTORIES):
+            shutil.rmtree(folder / large, ignore_errors=True)
         state = found()
         write_study(out, state)
         if state.best is not None:

@@ -16,15 +16,17 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of, ever_outside
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.device import HOST, chosen_device, device_of, on_host, peak_memory
 from lmc.errors import ArgumentError, DivergedError
+from lmc.estimators.disk_history import DiskHistories
 from lmc.estimators.estimator import Estimator, check_estimator
 from lmc.estimators.gradient_error import gradient_error
+from lmc.estimators.history import MemoryHistory
 from lmc.files import one_line
 from lmc.kernels import compiled_seconds
 from lmc.nn.fitting import check_model, in_type_of
@@ -51,10 +53,12 @@ def prepare_training(
     options: TrainingOptions,
     callbacks: Sequence[Callback] = (),
     choice: Choice | None = None,
+    on_disk: DiskHistories | None = None,
 ) -> Training:
     """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
 
     Features are taken in the type of the model's weights. A run that goes on has the batches of its `choice`.
+    Histories are in memory, unless others are given.
     """
     check_graph(graph)
     check_estimator(estimator)
@@ -75,10 +79,12 @@ def prepare_training(
         callback.on_phase("preparing the model")
     precision = options.precision or estimator.precision
     device, home = chosen_device(options.device), device_of(model)
-    room = check_memory(graph, model, estimator, sampler, precision, device)
-    given = (options.init, options.loss, options.seed)
+    room = check_memory(graph, model, estimator, sampler, precision, device, options.history_memory)
     outside = ever_outside(sampler)
-    estimator.bind(model, graph, *given, outside=outside, precision=precision, device=device, room=room)
+    if on_disk is not None:
+        outside = on_disk.arrange(outside, clusters_of(sampler))
+    given = (options.init, options.loss, options.seed, on_disk or MemoryHistory, outside, precision)
+    estimator.bind(model, graph, *given, device, room)
     return Training(graph, model, estimator, sampler, options, callbacks, home)
 
 

@@ -14,6 +14,7 @@ from lmc.device import HOST, free_memory
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
+from lmc.estimators.stored_rows import bytes_of_row
 from lmc.nn.fitting import layer_widths
 from lmc.nn.model import Model
 from lmc.precision import Precision, computed_type, remembered_type
@@ -34,33 +35,35 @@ class RunNeeds:
         remembered_nodes: int,
         precision: Precision,
         device: torch.device = HOST,
+        history_memory: int | None = None,
     ) -> None:
         self.device = device
         self.graph, self.model, self.estimator, self.precision = graph, model, estimator, precision
         self.layer_widths = layer_widths(model, graph)
         self.widths = [layer.boundary for layer in self.layer_widths]
         kept = estimator.remembered(model, self.layer_widths)
-        self.kept, self.ranks = kept.width, list(kept.bases.values())
+        self.ranks, self.history_memory = list(kept.bases.values()), history_memory
+        stored = remembered_type(precision, graph.x.dtype)
+        self.kept_bytes = sum(bytes_of_row(width, stored) for kind in kept for width in kind.values())
         # Bases are read at batch rows, too, which may never be outside.
         self.remembered_nodes = graph.num_nodes if self.ranks else remembered_nodes
         self.entries = graph.adjacency.num_entries
 
     def bytes_for(self, nodes: int, halo: int, messages: int) -> int:
         """Histories, and a step on a batch with this many nodes, neighbours outside, and messages."""
-        itemsize = self.step_itemsize
         found = need(
             self.widths,
             self.graph.num_features,
             nodes,
             halo,
             self.graph.num_nodes,
-            itemsize,
-            self.kept,
+            self.step_itemsize,
+            self.kept_bytes,
             messages,
-            self.history_itemsize,
-            self.remembered_nodes,
-            self.estimator.computes_halo,
-            self.ranks,
+            history_itemsize=1,
+            remembered_nodes=self.remembered_nodes,
+            computes_halo=self.estimator.computes_halo,
+            ranks=self.ranks,
         )
         return self._counted(found)
 
@@ -75,16 +78,14 @@ class RunNeeds:
         for size, width in zip(sizes, reversed(self.layer_widths), strict=True):
             rows += 3 * (size.members * width.message + size.nodes * (width.received + width.boundary))
         blocks = 4 * sum(size.messages for size in sizes) * (8 + itemsize)
-        kept = need(self.widths, 0, 1, 0, every, itemsize, self.kept, 0, self.history_itemsize)
-        return self._counted(Need(kept.histories, rows * itemsize + blocks))
+        return self._counted(Need(every * self.kept_bytes, rows * itemsize + blocks))
 
     def _counted(self, need: Need) -> int:
-        return need.total if self.device == HOST else need.step
-
-    @property
-    def history_itemsize(self) -> int:
-        """Bytes of a number in the histories."""
-        return remembered_type(self.precision, self.graph.x.dtype).itemsize
+        """A step, and of histories what is in memory; on a device those may stay on the host."""
+        if self.device != HOST:
+            return need.step
+        in_memory = need.histories
+        return need.step + (in_memory if self.history_memory is None else min(in_memory, self.history_memory))
 
     @property
     def step_itemsize(self) -> int:
@@ -116,6 +117,7 @@ def check_memory(
     sampler: Sampler,
     precision: Precision,
     device: torch.device = HOST,
+    history_memory: int | None = None,
 ) -> int | None:
     """Raise ArgumentError where the run needs more than is free, with a setting that fits.
 
@@ -126,7 +128,7 @@ def check_memory(
     free = memory_use.free() if device == HOST else free_memory(device)
     outside = ever_outside(sampler)
     remembered = graph.num_nodes if outside is None else len(outside)
-    needs = RunNeeds(graph, model, estimator, remembered, precision, device)
+    needs = RunNeeds(graph, model, estimator, remembered, precision, device, history_memory)
     if free is None:
         return None
     if sizes := estimator.expected_sizes(graph, model):

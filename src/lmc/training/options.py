@@ -37,6 +37,8 @@ _MAY_BE_NONE = (
     "checkpoint_seconds",
 )
 
+Histories = Literal["memory", "disk"]
+"""Where historical values are kept."""
 Checkpoint = Literal["none", "last"] | int
 """How many checkpoints of a run are kept."""
 
@@ -70,11 +72,14 @@ class TrainingOptions:
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
-        precision: `"full"`, `"half"` for histories in float16, or `"bf16"` for messages and dense products in
-            bfloat16, too; None for the estimator's own, which is `"full"` unless it was told otherwise.
+        precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
+            or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
+            estimator's own, which is `"full"` unless it was told otherwise.
         device: where it is trained: `"auto"` is a GPU that runs CUDA, if there is one, otherwise the CPU;
             `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"`. Graph and batches stay on the host, and the model is given
             back where it was.
+        histories: where historical values are kept: in `"memory"`, or on `"disk"`, in the folder of the run.
+        history_cache: how much of those on disk is held in memory, such as `"256MB"`, or a number of bytes.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept where the run is kept: `"none"`, `"last"`, or a number.
@@ -106,6 +111,8 @@ class TrainingOptions:
     init: Init = "zero"
     precision: Precision | None = None
     device: str = "auto"
+    histories: Histories = "memory"
+    history_cache: int | str = "256MB"
     loss: Loss | None = None
     background: bool = True
     checkpoint: Checkpoint = 2
@@ -134,6 +141,8 @@ class TrainingOptions:
         if self.precision is not None:
             checks.one_of("precision", self.precision, Precision)
         object.__setattr__(self, "device", str(self.device))
+        checks.one_of("histories", self.histories, Histories)
+        checks.byte_count("history_cache", self.history_cache)
         object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
         object.__setattr__(self, "metrics", checked_metrics(self.metrics))
 
@@ -149,6 +158,16 @@ class TrainingOptions:
         """
         words = {"none": 0, "last": 1}
         return words[self.checkpoint] if isinstance(self.checkpoint, str) else self.checkpoint
+
+    @property
+    def history_memory(self) -> int | None:
+        """Bytes of histories that are held in memory; None for all.
+
+        >>> TrainingOptions(histories="disk", history_cache="1MB").history_memory
+        1000000
+        """
+        on_disk = self.histories == "disk"
+        return checks.byte_count("history_cache", self.history_cache) if on_disk else None
 
     @property
     def batches(self) -> BatchOptions:

@@ -11,9 +11,9 @@ import threading
 import uuid
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lmc.estimators.extent_cache import ExtentCache, Extents
 from lmc.estimators.extent_file import ALIGNMENT, ExtentFile
+from lmc.estimators.halo import some_of
 from lmc.estimators.stored_rows import rows_of
 
 THREADS = 2
@@ -32,7 +33,8 @@ PAGE = 1 << 15
 """About the bytes of a page of the cache."""
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Spread:
     """Where places are.
 
     Attributes:
@@ -46,6 +48,19 @@ class Spread(NamedTuple):
     row: Tensor
     extents: Extents
     counts: NDArray[np.int64]
+
+    def within(self, extents: Extents) -> Tensor:
+        """(any,) which of the places are in these extents."""
+        order, starts = self._by_extent
+        at = np.searchsorted(self.extents, extents)
+        return torch.cat([order[starts[each] : starts[each + 1]] for each in at.tolist()])
+
+    @cached_property
+    def _by_extent(self) -> tuple[Tensor, list[int]]:
+        """The places in the order of their extents, and where each of these begins among them."""
+        left_out = len(self.extent) - int(self.counts.sum())
+        starts = [left_out, *(left_out + self.counts.cumsum()).tolist()]
+        return self.extent.argsort(stable=True), starts
 
 
 class DiskHistories:
@@ -187,22 +202,19 @@ class DiskHistory:
         if len(spread.extents) == 0 or self._page_bytes == 0:
             nothing = torch.zeros(1, self._rows.entries, dtype=self._rows.dtype)
             return self._rows.take(nothing, torch.zeros_like(places))
-        parts: list[Tensor] = []
-        taken: list[Tensor] = []
+        found: list[tuple[Tensor | None, Tensor]] = []
 
         def take(extents: Extents) -> None:
-            at = self._in_memory(spread, extents)
-            if len(extents) < len(spread.extents):
-                parts.append((at >= 0).nonzero()[:, 0])
-                at = at[parts[-1]]
-            taken.append(self._rows.take(self._stored, at))
+            some = None if len(extents) == len(spread.extents) else spread.within(extents)
+            found.append((some, self._rows.take(self._stored, self._in_memory(spread, some))))
 
         self._cache.visit(spread.extents, take)
-        if not parts:
-            return taken[0]
-        out = taken[0].new_empty(len(places), self._width)
-        for part, values in zip(parts, taken, strict=True):
-            out.index_copy_(0, part, values)
+        if len(found) == 1:
+            return found[0][1]
+        out = found[0][1].new_empty(len(places), self._width)
+        for some, values in found:
+            assert some is not None
+            out.index_copy_(0, some, values)
         return out
 
     def push(self, places: Tensor, values: Tensor) -> None:
@@ -213,7 +225,8 @@ class DiskHistory:
         new = spread.counts == self._sizes.numpy()[spread.extents]
 
         def put(extents: Extents) -> None:
-            self._rows.put(self._in_memory(spread, extents), values, self._stored)
+            some = None if len(extents) == len(spread.extents) else spread.within(extents)
+            self._rows.put(self._in_memory(spread, some), some_of(values, some), self._stored)
 
         self._cache.visit(spread.extents, put, new)
 
@@ -223,14 +236,13 @@ class DiskHistory:
         if len(extents) and self._page_bytes:
             self._cache.expect(extents)
 
-    def _in_memory(self, spread: Spread, extents: Extents) -> Tensor:
-        """(places,) the rows in `_stored` of those in these extents, -1 for others."""
-        cache, chosen = self._cache, np.zeros(len(self._sizes) + 1, dtype=np.bool_)
-        chosen[extents] = True  # and not the last one, of places that are left out
-        first = torch.from_numpy(cache.first_page)[spread.extent] + spread.row // self._page_rows
-        page = torch.from_numpy(cache.page_of)[first.clamp_(0, len(cache.page_of) - 1)]
-        at = page * self._page_rows + spread.row % self._page_rows
-        return torch.where(torch.from_numpy(chosen)[spread.extent], at, -1)
+    def _in_memory(self, spread: Spread, some: Tensor | None) -> Tensor:
+        """(places,) the rows in `_stored` of some places, None for all; -1 for those that are left out."""
+        extent, row = (each if some is None else each[some] for each in (spread.extent, spread.row))
+        page = torch.from_numpy(self._cache.first_page)[extent] + row // self._page_rows
+        page.clamp_(0, len(self._cache.page_of) - 1)  # of what is left out
+        at = torch.from_numpy(self._cache.page_of)[page] * self._page_rows + row % self._page_rows
+        return at.masked_fill_(extent < 0, -1)
 
     # -- checkpoints -----------------------------------------------------------------------------------
 

@@ -116,9 +116,11 @@ class ExtentCache:
     def _bring(self, extents: Extents, unread: set[int]) -> Extents:
         """Those that are here, before they make room for others; where none is, some that are given room."""
         self._check()
-        if (here := self._is_here[extents]).any():
-            return extents[here]
-        brought, pages = [], 0
+        here: Extents = extents[self._is_here[extents]]
+        if len(here):
+            return here
+        brought: list[int] = []
+        pages = 0
         for extent in extents.tolist():
             pages += self._num_pages(extent)
             if (brought and pages > self._most_new) or not self._give_room(extent, at_once=True):

@@ -245,7 +245,7 @@ def test_rows_that_repeat_an_edge_are_counted(tmp_path):
 def test_a_multigraph_of_networkx():
     made = networkx.MultiGraph()
     made.add_edges_from([(0, 1, {"weight": 2.0}), (1, 0, {"weight": 3.0}), (1, 1, {}), (1, 1, {})])
-    graph = lmc.Graph.from_networkx(made)
+    graph = lmc.Graph.from_networkx(made, features=None, label=None)
     assert graph.is_undirected
     assert graph.to_pyg().edge_index.tolist() == [[1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1]]
     assert graph.edge_weight.tolist() == [2.0, 3.0, 2.0, 3.0, 1.0, 1.0]

@@ -144,9 +144,9 @@ def test_every_model(name, method):
     check_alike(there, steps(ALL[method](), MODELS[name](), graph, epochs=1))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("method", ["LMC found", "NeighborSampling"])
 @pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "GatedGraph"])
+@pytest.mark.long
 def test_every_convolution(name, method):
     """But one with a GRU: elsewhere than on the host torch has that in one piece, which the host lacks."""
     graph = graph_with()

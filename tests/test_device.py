@@ -5,6 +5,8 @@ number is read outside of the places for it. Results are those of the host to ro
 products, the sums over all rows and dropout's masks are other operations there.
 """
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -13,12 +15,15 @@ import torch_geometric.nn as pyg
 import lmc
 from commands import called
 from estimating import EVERY, gcn, gcnii, graph_of, mostly_long, sign
+from fuzz_pyg import CONVOLUTIONS
 from lmc import hashed_random
 from lmc.batching.samplers import BatchOptions
+from lmc.bench import doctor
 from lmc.device import HOST, chosen_device, copied, on_host
 from lmc.estimators.host_history import HostHistory
 from lmc.kernels import plain
 from pretend import PRETEND, MixedDevicesError, PretendTensor, ReadOnHostError, pretending, revealed
+from pyg_models import graph_with
 
 ALL = EVERY | {
     "FullBatch": lmc.FullBatch,
@@ -137,6 +142,23 @@ def test_every_model(name, method):
     with pretending():
         there = steps(ALL[method](), MODELS[name](), graph, epochs=1, device="pretend")
     check_alike(there, steps(ALL[method](), MODELS[name](), graph, epochs=1))
+
+
+@pytest.mark.parametrize("method", ["LMC found", "NeighborSampling"])
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if name != "GatedGraph"])
+@pytest.mark.long
+def test_every_convolution(name, method):
+    """But one with a GRU: elsewhere than on the host torch has that in one piece, which the host lacks."""
+    graph = graph_with()
+    torch.manual_seed(0)
+    layers = [CONVOLUTIONS[name](6, 6), torch.nn.Sequential(torch.nn.ELU(), CONVOLUTIONS[name](6, 6))]
+    model = lmc.GNN(layers, torch.nn.Linear(5, 6), torch.nn.Linear(6, 3)).double()
+    try:
+        here = steps(ALL[method](), deepcopy(model), graph, epochs=1)
+    except lmc.errors.ArgumentError:  # it is refused on any device
+        return
+    with pretending():
+        check_alike(steps(ALL[method](), model, graph, epochs=1, device="pretend"), here)
 
 
 def test_sign_and_weights_of_nodes():
@@ -324,6 +346,13 @@ def test_a_device_that_is_not_there_is_one_line(given):
         assert "\n" not in str(raised.value)
 
 
+def test_float64_needs_a_device_that_has_it(monkeypatch):
+    monkeypatch.setattr("lmc.device.widest_type", lambda device: torch.float32)
+    with pytest.raises(lmc.errors.ArgumentError, match=r"device='cpu': has no float64; graph\.to"):
+        lmc.GAS().bind(gcn(2), graph_of("undirected"), device="cpu")
+    chosen_device("cpu", torch.float32)
+
+
 def test_no_room_for_a_step_is_said_before_it(monkeypatch):
     graph = graph_of("undirected")
     monkeypatch.setattr("lmc.training.memory_check.free_memory", lambda device: 3000)
@@ -339,6 +368,15 @@ def test_copied_keeps_what_is_no_tensor():
         there = copied(block, PRETEND)
         assert there.indptr.device == there.values.device == PRETEND
         assert there.num_cols == block.num_cols
+
+
+@pytest.mark.long
+def test_the_doctor_finds_nothing(monkeypatch):
+    monkeypatch.setattr("lmc.bench.doctor._epoch", lambda device: (None, "not timed"))
+    with pretending():
+        found = list(doctor.findings(PRETEND))
+    assert [each for each in found if each.passed is False] == []
+    assert sum(each.name.startswith("step of") for each in found) > 10
 
 
 def test_from_the_command_line(tmp_path):

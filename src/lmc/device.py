@@ -21,11 +21,15 @@ HOST = torch.device("cpu")
 Value = TypeVar("Value")
 
 
-def chosen_device(given: str | torch.device) -> torch.device:
+def chosen_device(given: str | torch.device, dtype: torch.dtype = torch.float32) -> torch.device:
     """The device of this name; `"auto"` is a GPU that runs CUDA, where there is one, else the host.
 
+    Args:
+        given: its name.
+        dtype: of what is computed there.
+
     Raises:
-        ArgumentError: torch knows no such device, or there is none in this machine.
+        ArgumentError: torch knows no such device, there is none in this machine, or it has no such type.
 
     >>> chosen_device("cpu")
     device(type='cpu')
@@ -36,10 +40,19 @@ def chosen_device(given: str | torch.device) -> torch.device:
         device = torch.device(given)
         if device.type == "meta":
             raise RuntimeError("it computes nothing")
-        return torch.empty(0, device=device).device  # with its number, where there are several
+        found = torch.empty(0, device=device).device  # with its number, where there are several
     except (RuntimeError, AssertionError, TypeError) as error:
         rule = "must be auto, cpu, cuda, cuda:1, mps, or what else torch finds in this machine"
         raise ArgumentError(f"device={checks.shown(given)}: {rule} ({one_line(error)})") from None
+    if dtype == torch.float64 and widest_type(found) != dtype:
+        rule = "has no float64; graph.to(torch.float32) and model.float() fit it"
+        raise ArgumentError(f"device={checks.shown(given)}: {rule}")
+    return found
+
+
+def widest_type(device: torch.device) -> torch.dtype:
+    """In which sums over all rows are taken: float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def device_of(module: nn.Module) -> torch.device:

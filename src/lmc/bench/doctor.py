@@ -19,7 +19,7 @@ import lmc
 from lmc import hashed_random, memory_use
 from lmc.batching.samplers import BatchOptions
 from lmc.bench.rows import TimedRow, own, pyg
-from lmc.device import HOST, copied, free_memory, on_host
+from lmc.device import HOST, copied, free_memory, on_host, widest_type
 from lmc.files import cache_folder, one_line
 from lmc.kernels import kernels_for, plain
 from lmc.precision import has_bf16_instructions
@@ -97,7 +97,7 @@ def _kernels(device: torch.device) -> list[tuple[str, Check]]:
     """Each loop of the device beside its twin in plain torch on the host."""
     found = list[tuple[str, Check]]()
     for dtype in ROUNDING:
-        if dtype == torch.float64 and plain.widest_type(device) != dtype:
+        if dtype == torch.float64 and widest_type(device) != dtype:
             continue
         for name, given in _given(dtype).items():
             title = f"kernel {name}, {str(dtype).removeprefix('torch.')}"

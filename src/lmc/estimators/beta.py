@@ -24,8 +24,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lmc.device import HOST
-from lmc.kernels.plain import widest_type
+from lmc.device import HOST, widest_type
 
 Beta = Callable[[Tensor], Tensor]
 """From (rows,) shares of neighbours in reach to (rows, 1) β."""

@@ -186,7 +186,7 @@ class Estimator(ABC):
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
         self.loss, self._widths = loss or loss_of(graph.task), widths
         self._make_history, self._outside = histories, outside
-        here = device_of(model) if device is None else chosen_device(device)
+        here = device_of(model) if device is None else chosen_device(device, graph.x.dtype)
         move(model, here)
         self.placement = Placement.of(graph, precision, here, *self._room_and_kept(room, here, precision))
         vars(self).pop("whole", None)  # it belongs to the graph before

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import hashed_random
-from lmc.device import HOST, copied
+from lmc.device import HOST, copied, widest_type
 from lmc.kernels.plain_quantized import put_quantized as put_quantized
 from lmc.kernels.plain_quantized import take_quantized as take_quantized
 from lmc.kernels.plain_samples import draw as draw
@@ -26,11 +26,6 @@ WORD = 2**32 - 1
 def wide_type(z: Tensor) -> torch.dtype:
     """In which sums over entries of z are taken, and columns described: float32, but float64 of float64."""
     return torch.float64 if z.dtype == torch.float64 else torch.float32
-
-
-def widest_type(device: torch.device) -> torch.dtype:
-    """In which sums over all rows are taken: float64, where the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def spmm(indptr: Tensor, indices: Tensor, values: Tensor | None, inside: Tensor, outside: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ def predict(
     full = weight_type(model) or graph.x.dtype
     check_precision(precision, full)
     computed = computed_type(precision, full)
-    with on_device(model, device_of(model) if device is None else chosen_device(device)):
+    with on_device(model, device_of(model) if device is None else chosen_device(device, full)):
         if nodes is None:
             return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)
         wanted = rules.some_nodes(nodes, graph.num_nodes, "nodes")

@@ -11,6 +11,8 @@ import psutil
 
 from lmc.malloc import trim_free_memory
 
+_GROUP = Path("/sys/fs/cgroup")
+
 
 def restart_peak() -> None:
     """Let `peak` start anew, where the system can; free memory that malloc keeps goes back first."""
@@ -48,6 +50,18 @@ def free() -> int | None:
     return max(0, min(known)) if known else None
 
 
+def most() -> int | None:
+    """Bytes that the process could take if it were alone; None where that is unknown.
+
+    >>> most() is None or most() >= free()
+    True
+    """
+    limits = [_of_group("max"), _limit("RLIMIT_AS"), _limit("RLIMIT_DATA")]
+    with contextlib.suppress(OSError):
+        limits.append(int(psutil.virtual_memory().total))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def _system() -> int | None:
     try:
         return int(psutil.virtual_memory().available)
@@ -57,21 +71,31 @@ def _system() -> int | None:
 
 def _container() -> int | None:
     """The limit of the control group, less what it holds apart from the cache of files."""
-    group = Path("/sys/fs/cgroup")
+    most, held = _of_group("max"), _of_group("current")
+    if most is None or held is None:
+        return None
+    return most - held + (_field(_GROUP / "memory.stat", "file ") or 0)
+
+
+def _of_group(name: str) -> int | None:
     try:
-        most, held = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        return int((_GROUP / f"memory.{name}").read_text())
     except (OSError, ValueError):  # no such group, or "max": no limit
         return None
-    return most - held + (_field(group / "memory.stat", "file ") or 0)
 
 
 def _address_space() -> int | None:
+    most = _limit("RLIMIT_AS")
+    return None if most is None else most - int(psutil.Process().memory_info().vms)
+
+
+def _limit(name: str) -> int | None:
     if os.name != "posix":
         return None
     import resource
 
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return None if most == resource.RLIM_INFINITY else most - int(psutil.Process().memory_info().vms)
+    most = resource.getrlimit(getattr(resource, name))[0]
+    return None if most == resource.RLIM_INFINITY else most
 
 
 def _field(file: Path, name: str, unit: int = 1) -> int | None:

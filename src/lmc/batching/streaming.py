@@ -8,9 +8,7 @@ move, at a cut that is a fifth larger.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +28,6 @@ NODE_PRICE = 2.0
 """Of a cluster that holds the mean of nodes, in mean degrees."""
 EDGE_PRICE = 0.05
 """Of a cluster that holds the mean of edges, for each edge of the node that comes."""
-PIECE = 1 << 24
-"""Entries of the adjacency that are read together."""
 
 
 def stream(neighbours: CSR, parts: int, seed: int = 0, passes: int = PASSES) -> NDArray[np.int32]:
@@ -69,24 +65,12 @@ def stream(neighbours: CSR, parts: int, seed: int = 0, passes: int = PASSES) -> 
     for number in range(passes):
         noise = NOISE * max(0.0, 1 - number / ((1 - STILL) * passes))
         key = hashed_random.bits(seed, number)[0]
-        for rows in _pieces(neighbours):
-            restream(*rows, clusters, loads, neighbours_in, noise, key)
+        for first, rows in neighbours.pieces():
+            arrays = rows.indptr.numpy(), rows.indices.numpy(), _counts(rows)
+            restream(first, *arrays, clusters, loads, neighbours_in, noise, key)
     return clusters
 
 
-class _Rows(NamedTuple):
-    """Consecutive rows of the adjacency: the first of them, and arguments of `restream`."""
-
-    first: int
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
-    counts: NDArray[Any]
-
-
-def _pieces(matrix: CSR) -> Iterator[_Rows]:
-    indptr, indices = matrix.indptr.numpy(), matrix.indices.numpy()
-    counts = np.empty(0, np.float32) if matrix.values is None else matrix.values.numpy()
-    starts = [*np.searchsorted(indptr, np.arange(0, len(indices), PIECE)), len(indptr) - 1]
-    for start, stop in pairwise(starts):
-        piece = slice(indptr[start], indptr[stop])
-        yield _Rows(int(start), indptr[start : stop + 1], indices[piece], counts[piece])
+def _counts(rows: CSR) -> NDArray[Any]:
+    """(entries,), or none where every count is one."""
+    return np.empty(0, np.float32) if rows.values is None else rows.values.numpy()

@@ -20,6 +20,7 @@ from lmc.cli import (
     paper,
     predict,
     report,
+    synthetic,
     train,
     tune,
 )
@@ -42,6 +43,7 @@ for module in (
     demo,
     predict,
     import_tables,
+    synthetic,
     inspect,
     report,
     bench,

@@ -56,7 +56,7 @@ def restream(
 
     Args:
         first: the node of the first row.
-        indptr: (rows + 1,) where rows begin; `indptr[0]` is the place of `indices[0]`.
+        indptr: (rows + 1,) where rows begin in `indices`.
         indices: (entries,) neighbours.
         counts: (entries,) how often they are; or none, for once each.
         clusters: (all nodes,) int32; changes.
@@ -65,7 +65,7 @@ def restream(
         noise: in neighbours.
         key: uint64, the beginning of the addresses of random values.
     """
-    parts, begin, moved = len(neighbours_in), indptr[0], 0
+    parts, moved = len(neighbours_in), 0
     candidates = np.empty(parts + 2, np.int32)
     for row in range(len(indptr) - 1):
         node = first + row
@@ -77,7 +77,7 @@ def restream(
         loads.edges[old] -= size
         candidates[0], candidates[1] = old, node_key % np.uint64(parts)
         found = 2
-        for e in range(indptr[row] - begin, indptr[row + 1] - begin):
+        for e in range(indptr[row], indptr[row + 1]):
             cluster = clusters[indices[e]]
             if neighbours_in[cluster] == 0:
                 candidates[found] = cluster

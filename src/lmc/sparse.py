@@ -112,15 +112,16 @@ class CSR:
         values = None if self.values is None else self.values[mask]
         return replace(self, indptr=before[self.indptr], indices=self.indices[mask], values=values)
 
-    def pieces(self) -> Iterator[tuple[int, CSR]]:
-        """Consecutive rows with about PIECE entries each: the number of the first, and the matrix of them.
+    def pieces(self, entries: int | None = None) -> Iterator[tuple[int, CSR]]:
+        """Consecutive rows with about so many entries, or PIECE: the number of the first, and their matrix.
 
         >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
         >>> [(first, piece.shape) for first, piece in a.pieces()]
         [(0, (2, 3))]
         """
-        whole = max(1, -(-self.num_entries // PIECE))
-        ends = torch.arange(1, whole, dtype=self.indptr.dtype) * PIECE
+        entries = PIECE if entries is None else entries
+        whole = max(1, -(-self.num_entries // entries))
+        ends = torch.arange(1, whole, dtype=self.indptr.dtype) * entries
         starts = [0, *torch.searchsorted(self.indptr, ends).tolist(), self.shape[0]]
         for start, stop in pairwise(starts):
             yield start, replace(self, stacked=1).rows(slice(start, stop))

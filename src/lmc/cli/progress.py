@@ -14,11 +14,16 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     known: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True)) as shown:
+    shown = Progress(*columns, console=Console(stderr=True))
 
-        def told(what: str, done: int, total: int) -> None:
-            if what not in known:
-                known[what] = shown.add_task(what)
-            shown.update(known[what], completed=min(done, total), total=total)
+    def told(what: str, done: int, total: int) -> None:
+        if what not in known:
+            known[what] = shown.add_task(what)
+            shown.start()
+        shown.update(known[what], completed=min(done, total), total=total)
 
+    try:
         yield told
+    finally:
+        if known:  # without a bar, it would leave an empty line
+            shown.stop()

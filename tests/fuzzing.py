@@ -176,7 +176,7 @@ trainings = st.fixed_dictionaries(
         "optimizer": st.sampled_from(["adam", "sgd"]),
         "clip": st.sampled_from([None, 1.0]),
         "init": st.sampled_from(["zero", "exact"]),
-        "partition": st.sampled_from(["metis", "bfs", "random"]),
+        "partition": st.sampled_from(["metis", "stream", "bfs", "random"]),
         "fixed": st.booleans(),
         "background": st.booleans(),
         "seed": st.integers(0, 9),

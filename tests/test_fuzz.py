@@ -37,7 +37,7 @@ def test_a_strange_graph_is_kept_cut_and_batched(strange, data):
         assert torch.equal(again.x, graph.x)
         assert torch.equal(again.adjacency.indices, graph.adjacency.indices)
     parts = data.draw(st.integers(1, 40))
-    method = data.draw(st.sampled_from(["metis", "bfs", "random"]))
+    method = data.draw(st.sampled_from(["metis", "stream", "bfs", "random"]))
     for clusters in (strange.clusters, lmc.partition(graph, parts, method, cache=False)):
         count = len(torch.unique(clusters))
         per_batch = data.draw(st.integers(1, count))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import lmc
 from strategies import graphs
 
-METHODS = ("metis", "bfs", "random")
+METHODS = ("auto", "metis", "stream", "bfs", "random")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -34,12 +34,12 @@ def test_clusters_are_balanced_and_cut_few_edges(method):
     assert sizes.max() <= 1.2 * 200
     random = lmc.partition(graph, 10, "random", seed=1)
     within, at_random = (lmc.reserved_messages(graph, c)["ClusterGCN"].forward for c in (clusters, random))
-    assert within > {"metis": 2.5, "bfs": 1.1, "random": 0.95}[method] * at_random
+    assert within > {"auto": 2.5, "metis": 2.5, "stream": 2.3, "bfs": 1.1, "random": 0.95}[method] * at_random
 
 
 def test_one_seed_gives_the_same_clusters_and_another_gives_others():
     graph = lmc.synthetic(nodes=500)
-    for method in ("metis", "random"):
+    for method in ("metis", "stream", "random"):
         assert torch.equal(*(lmc.partition(graph, 8, method, seed=1, cache=False) for _ in range(2)))
         one, two = (lmc.partition(graph, 8, method, seed=s, cache=False) for s in (1, 2))
         assert not torch.equal(one, two)
@@ -65,7 +65,9 @@ def test_without_pymetis_bfs_is_used_with_a_warning(monkeypatch):
 
 def test_wrong_arguments_are_named():
     graph = lmc.synthetic(nodes=50)
-    with pytest.raises(lmc.ArgumentError, match="method='louvain': must be one of metis, bfs, random"):
+    with pytest.raises(
+        lmc.ArgumentError, match="method='louvain': must be one of auto, metis, stream, bfs, random"
+    ):
         lmc.partition(graph, 2, "louvain")
     with pytest.raises(lmc.ArgumentError, match="parts=0: must be 1 or more"):
         lmc.partition(graph, 0)

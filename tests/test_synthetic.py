@@ -7,6 +7,9 @@ from torch.nn.functional import cross_entropy
 from torch_geometric.nn.models import GCN, MLP
 
 import lmc
+from commands import called, fails
+from lmc.data.synthetic import write_synthetic
+from lmc.data.synthetic_blocks import SyntheticBlocks
 
 
 def digest(graph):
@@ -97,3 +100,32 @@ def test_every_node_of_a_small_graph_has_a_role(nodes):
     graph = lmc.synthetic(nodes=nodes, degree=1, classes=2, features=1)
     assert graph.num_nodes == nodes
     assert int((graph.train_mask | graph.val_mask | graph.test_mask).sum()) == nodes
+
+
+@pytest.mark.parametrize("sizes", [{}, {"nodes": 3000, "degree": 7.5, "classes": 3, "seed": 2}])
+def test_a_folder_holds_the_same_bytes(tmp_path, monkeypatch, sizes):
+    """Made in pieces and buckets, all of them much smaller than the graph."""
+    sizes = {"nodes": 500, "degree": 4, "classes": 10, "features": 3, "seed": 0} | sizes
+    whole = lmc.synthetic(**sizes)
+    whole.save(tmp_path / "whole")
+    monkeypatch.setattr("lmc.data.synthetic_blocks.PIECE", 100)
+    monkeypatch.setattr("lmc.data.synthetic.PIECE", 100)
+    monkeypatch.setattr("lmc.data.sorted_edges.BUCKET_EDGES", 300)
+    told = []
+    write_synthetic(tmp_path / "streamed", SyntheticBlocks(**sizes), lambda *said: told.append(said))
+    names = sorted(file.name for file in (tmp_path / "whole").glob("*.npy"))
+    for name in names:
+        streamed, saved = (tmp_path / each / name for each in ("streamed", "whole"))
+        assert streamed.read_bytes() == saved.read_bytes(), name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["streamed", "whole"]
+    assert [what for what, done, total in told if done == total] == ["rows of neighbours", "features"]
+
+
+def test_on_the_command_line(tmp_path):
+    done = called("synthetic", "--nodes", "1e3", "--degree", "8", "--features", "4", "--out", tmp_path / "g")
+    assert "1,000 nodes" in done.stdout
+    made = lmc.synthetic(nodes=1000, degree=8, features=4)
+    assert digest(lmc.load(tmp_path / "g")) == digest(made)
+    assert "holds a graph already" in fails(2, "synthetic", "--out", tmp_path / "g", through=called)
+    line = fails(2, "synthetic", "--nodes", "many", "--out", tmp_path / "h", through=called)
+    assert "many: must be a whole number, such as 10000 or 10e6" in line

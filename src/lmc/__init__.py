@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lmc.batching.partition import partition
     from lmc.batching.prefetch import prefetch
+    from lmc.batching.prepare import prepare
     from lmc.batching.reserved import Reserved, reserved_messages
     from lmc.batching.samplers import batches
     from lmc.data.batch import Batch
@@ -102,6 +103,7 @@ _MODULE_OF = {
     "partition": "lmc.batching.partition",
     "predict": "lmc.nn.inference",
     "prefetch": "lmc.batching.prefetch",
+    "prepare": "lmc.batching.prepare",
     "probabilities": "lmc.runs.predictions",
     "read_tables": "lmc.data.tables",
     "reserved_messages": "lmc.batching.reserved",
@@ -158,6 +160,7 @@ __all__ = [
     "partition",
     "predict",
     "prefetch",
+    "prepare",
     "probabilities",
     "read_tables",
     "reserved_messages",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,45 @@ DAMAGED_ARRAY = (
     SyntaxError,
 )
 """What numpy raises for a file that is not a `.npy`; the header is read as a Python literal."""
+
+
+class Pieces(NamedTuple):
+    """An array that is never whole in memory.
+
+    Attributes:
+        dtype: of its numbers.
+        row: the shape of one of its rows; () for an array of numbers.
+        pieces: consecutive rows, in that type.
+    """
+
+    dtype: np.dtype[Any]
+    row: tuple[int, ...]
+    pieces: Iterable[NDArray[Any]]
+
+
+def write_pieces(file: BinaryIO, array: Pieces) -> None:
+    """Write as `.npy` what comes in pieces; how many rows there are is known, and written, at the end.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> write_pieces(file, Pieces(np.dtype(float), (2,), [np.eye(2), np.eye(2)]))
+    >>> np.load(io.BytesIO(file.getvalue())).tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    """
+    rows = 0
+    _write_header(file, array, rows)
+    for piece in array.pieces:
+        rows += len(piece)
+        file.write(np.ascontiguousarray(piece, dtype=array.dtype).data)
+    file.seek(0)
+    _write_header(file, array, rows)
+
+
+def _write_header(file: BinaryIO, array: Pieces, rows: int) -> None:
+    """It has room for any number of rows, so that it can be written again."""
+    descr = np.lib.format.dtype_to_descr(array.dtype)
+    about = {"descr": descr, "fortran_order": False, "shape": (rows, *array.row)}
+    np.lib.format.write_array_header_1_0(file, about)
 
 
 def write_array(file: BinaryIO, array: NDArray[Any]) -> None:

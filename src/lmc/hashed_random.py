@@ -69,7 +69,10 @@ def permutation(size: int, *address: ArrayLike) -> NDArray[np.int64]:
     >>> sorted(permutation(4, 0, 7).tolist())
     [0, 1, 2, 3]
     """
-    return np.argsort(bits(*address, np.arange(size)), kind="stable").astype(np.int64)
+    key, keys = bits(*address), np.empty(size, np.uint64)
+    for start in range(0, size, 1 << 20):
+        keys[start : start + (1 << 20)] = continued(key, np.arange(start, min(start + (1 << 20), size)))
+    return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
 def roughly_normal(*address: ArrayLike) -> NDArray[np.float32]:

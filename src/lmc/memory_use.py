@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from pathlib import Path
 
 import psutil
 
+from lmc import checks
+from lmc.errors import ArgumentError
 from lmc.malloc import trim_free_memory
+
+_GROUP = Path("/sys/fs/cgroup")
 
 
 def restart_peak() -> None:
@@ -48,6 +53,31 @@ def free() -> int | None:
     return max(0, min(known)) if known else None
 
 
+def in_bytes(name: str, amount: int | str) -> int:
+    """Bytes of an amount of memory, such as 2000000000 or "2GB"; otherwise raises ArgumentError.
+
+    >>> in_bytes("memory", "2GB"), in_bytes("memory", "1.5 MiB")
+    (2000000000, 1572864)
+    """
+    written = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?", str(amount).strip().lower())
+    if written is None:
+        raise ArgumentError(f'{name}={checks.shown(amount)}: must be bytes, such as "2GB" or 2000000000')
+    unit = (1024 if written[3] else 1000) ** " kmgt".index(written[2] or " ")
+    return int(float(written[1]) * unit)
+
+
+def most() -> int | None:
+    """Bytes that the process could take if it were alone; None where that is unknown.
+
+    >>> most() is None or most() >= free()
+    True
+    """
+    limits = [_of_group("max"), _limit("RLIMIT_AS"), _limit("RLIMIT_DATA")]
+    with contextlib.suppress(OSError):
+        limits.append(int(psutil.virtual_memory().total))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def _system() -> int | None:
     try:
         return int(psutil.virtual_memory().available)
@@ -57,21 +87,31 @@ def _system() -> int | None:
 
 def _container() -> int | None:
     """The limit of the control group, less what it holds apart from the cache of files."""
-    group = Path("/sys/fs/cgroup")
+    most, held = _of_group("max"), _of_group("current")
+    if most is None or held is None:
+        return None
+    return most - held + (_field(_GROUP / "memory.stat", "file ") or 0)
+
+
+def _of_group(name: str) -> int | None:
     try:
-        most, held = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        return int((_GROUP / f"memory.{name}").read_text())
     except (OSError, ValueError):  # no such group, or "max": no limit
         return None
-    return most - held + (_field(group / "memory.stat", "file ") or 0)
 
 
 def _address_space() -> int | None:
+    most = _limit("RLIMIT_AS")
+    return None if most is None else most - int(psutil.Process().memory_info().vms)
+
+
+def _limit(name: str) -> int | None:
     if os.name != "posix":
         return None
     import resource
 
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return None if most == resource.RLIM_INFINITY else most - int(psutil.Process().memory_info().vms)
+    most = resource.getrlimit(getattr(resource, name))[0]
+    return None if most == resource.RLIM_INFINITY else most
 
 
 def _field(file: Path, name: str, unit: int = 1) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from torch import Tensor
 
 from lmc import kernels
 from lmc.kernels import plain
+
+PIECE = 1 << 24
+"""Entries that are looked at together, where a matrix may be larger than memory."""
 
 
 def index_dtype(largest: int) -> torch.dtype:
@@ -108,6 +113,20 @@ class CSR:
         values = None if self.values is None else self.values[mask]
         return replace(self, indptr=before[self.indptr], indices=self.indices[mask], values=values)
 
+    def pieces(self, entries: int | None = None) -> Iterator[tuple[int, CSR]]:
+        """Consecutive rows with about so many entries, or PIECE: the number of the first, and their matrix.
+
+        >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
+        >>> [(first, piece.shape) for first, piece in a.pieces()]
+        [(0, (2, 3))]
+        """
+        entries = PIECE if entries is None else entries
+        whole = max(1, -(-self.num_entries // entries))
+        ends = torch.arange(1, whole, dtype=self.indptr.dtype) * entries
+        starts = [0, *torch.searchsorted(self.indptr, ends).tolist(), self.shape[0]]
+        for start, stop in pairwise(starts):
+            yield start, replace(self, stacked=1).rows(slice(start, stop))
+
     def with_values(self, values: Tensor | None) -> CSR:
         """The same entries with other values."""
         return replace(self, values=values)
@@ -125,8 +144,9 @@ class CSR:
 
     def without_diagonal(self) -> CSR:
         """The matrix without its diagonal entries; itself where it has none."""
-        off_diagonal = self.indices != self.row_ids()
-        return self if bool(off_diagonal.all()) else self.keep(off_diagonal)
+        if not any(bool((part.indices == part.row_ids() + first).any()) for first, part in self.pieces()):
+            return self
+        return self.keep(self.indices != self.row_ids())
 
     def row_sums(self) -> Tensor:
         """(rows,) float64 sums of the values of each row."""
@@ -144,6 +164,8 @@ class CSR:
 
         Columns are in order, and repeated ones follow as they do here.
         """
+        if self.num_entries > PIECE and self._is_the_same_both_ways():
+            return self
         if self.stacked == 1:
             transposed = _of_scipy(self.to_scipy().T.tocsr(), unweighted=self.values is None)
         else:
@@ -153,6 +175,22 @@ class CSR:
             values = None if self.values is None else self.values[numbered.values]
             transposed = replace(numbered, values=values, stacked=self.stacked)
         return self if transposed.equal(self) else transposed
+
+    def _is_the_same_both_ways(self) -> bool:
+        """Whether a large matrix without values is symmetric, in memory for none of its entries.
+
+        Hashes of (row, column) add up to the same as those of (column, row); where entries are others, that
+        happens once in 2^64 times. Columns of rows must be in order, as those of a transposed matrix are.
+        """
+        if self.values is not None or self.stacked > 1 or self.shape[0] != self.num_cols:
+            return False
+        from lmc.kernels.directions import hashed_both_ways  # which compiles
+
+        surplus = 0
+        for first, part in self.pieces():
+            there, back = hashed_both_ways(first, part.indptr.numpy(), part.indices.numpy())
+            surplus += int(there) - int(back)
+        return surplus % 2**64 == 0 and self.is_ordered()
 
     def equal(self, other: CSR) -> bool:
         """Whether both store the very same entries."""
@@ -166,11 +204,11 @@ class CSR:
 
     def is_ordered(self) -> bool:
         """Whether the columns of every row rise, or are repeated."""
-        return self._every_step(self.indices.diff() >= 0)
+        return all(part._every_step(part.indices.diff() >= 0) for _, part in self.pieces())
 
     def is_canonical(self) -> bool:
         """Whether the columns of every row rise strictly: in order, and none repeated."""
-        return self._every_step(self.indices.diff() > 0)
+        return all(part._every_step(part.indices.diff() > 0) for _, part in self.pieces())
 
     def _every_step(self, right: Tensor) -> bool:
         """Whether it is right from every entry to the next one of its row."""

@@ -47,7 +47,7 @@ class BatchOptions:
     Attributes:
         parts: into how many clusters the graph is cut; None to choose it by the graph's size.
         parts_per_batch: clusters in a batch; None is 1 where `parts` is given, otherwise it is chosen.
-        partition: `"metis"`, `"bfs"` or `"random"`.
+        partition: `"auto"`, `"metis"`, `"stream"`, `"bfs"` or `"random"`; see `lmc.partition`.
         fixed: whether every epoch has the same groups of clusters.
         seed: of the clusters and of their groups.
         balance: `"labels"` for groups with nearly the graph's mix of labels; `"gradients"` for groups whose
@@ -58,7 +58,7 @@ class BatchOptions:
 
     parts: int | None = None
     parts_per_batch: int | None = None
-    partition: PartitionMethod = "metis"
+    partition: PartitionMethod = "auto"
     fixed: bool = False
     seed: int = 0
     balance: Balance | None = "labels"

@@ -19,7 +19,9 @@ from lmc.cli import (
     inspect,
     paper,
     predict,
+    prepare,
     report,
+    synthetic,
     train,
     tune,
 )
@@ -42,6 +44,8 @@ for module in (
     demo,
     predict,
     import_tables,
+    synthetic,
+    prepare,
     inspect,
     report,
     bench,

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import lmc
-from lmc.cli.paths import FILE, FOLDER, as_typed
-from lmc.errors import ArgumentError
+from lmc.cli.paths import FILE, FOLDER, as_typed, refuse_graph
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
-
-HEADER = "graph.json"  # of the folder of a graph; its module loads numpy
 
 
 @click.command("import")
@@ -41,8 +38,7 @@ def command(
     row is about; labels are in a column label (or y, class, target; the first that is there). Without
     --splits, 60 % of the labelled nodes train, 20 % validate and 20 % test. What is left out is named.
     """
-    if (out / HEADER).exists():
-        raise ArgumentError(f"{out}: holds a graph already; remove it, or choose another folder")
+    refuse_graph(out)
     graph = lmc.read_tables(edges, features, labels, splits, undirected=undirected, task=task)
     graph.save(out)
     print(f"{out}: {graph}; {_use(graph, out)}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from lmc.errors import ArgumentError
+
 
 class _Named(click.Path):
     """A path with a name: click would take an empty one for the working folder."""
@@ -30,6 +32,15 @@ def as_typed(path: Path) -> str:
     "'my graph'"
     """
     return shlex.quote(str(path))
+
+
+HEADER = "graph.json"  # of the folder of a graph; its module loads numpy
+
+
+def refuse_graph(folder: Path) -> None:
+    """Raise ArgumentError where a folder for a new graph holds one."""
+    if (folder / HEADER).exists():
+        raise ArgumentError(f"{folder}: holds a graph already; remove it, or choose another folder")
 
 
 def free_folder(name: str) -> Path:

@@ -93,6 +93,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "Any method: each Q-th batch is large, others say what changed.",
     ),
     ("--parts", "training.parts", int, "Clusters to cut the graph into; by default, by its size."),
+    (
+        "--partition",
+        "training.partition",
+        completion.PARTITION,
+        "auto: metis where memory allows, else stream, which reads edges from disk; or bfs, random.",
+    ),
     ("--parts-per-batch", "training.parts_per_batch", int, "Clusters in a batch."),
     ("--batch-share", "training.batch_share", float, "Share of the nodes in a batch, instead of clusters."),
     (

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmc.array_files import DAMAGED_ARRAY, write_array
+from lmc.array_files import DAMAGED_ARRAY, Pieces, write_array, write_pieces
 from lmc.errors import GraphError
 from lmc.files import one_line, read_text_bytes, regular, write_atomically, write_synced
 
@@ -29,8 +31,8 @@ OPTIONAL = ("edge_weight", "edge_attr", "edge_type", "id")
 _ARRAY = re.compile(rf"({'|'.join((*REQUIRED, *OPTIONAL))})(\.[0-9a-f]{{8}})?\.npy")
 
 
-def save(path: Path, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write the folder, or replace the graph in it."""
+def save(path: Path, about: dict[str, Any], arrays: Mapping[str, NDArray[Any] | Pieces]) -> None:
+    """Write the folder, or replace the graph in it; arrays one after the other, in the order given."""
     before = _files(path)
     token = f".{uuid.uuid4().hex[:8]}" if before else ""
     files = {name: f"{name}{token}.npy" for name in arrays}
@@ -38,12 +40,19 @@ def save(path: Path, about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> 
     try:
         path.mkdir(parents=True, exist_ok=True)
         for name, file in files.items():
-            write_synced(path / file, lambda opened, name=name: write_array(opened, arrays[name]))  # type: ignore[misc]
+            write_synced(path / file, partial(_write, array=arrays[name]))
         write_atomically(path / HEADER, lambda opened: opened.write(json.dumps(header, indent=2).encode()))
         for file in before:
             (path / file).unlink(missing_ok=True)
     except OSError as error:
         raise GraphError(f"{path}: cannot be written ({one_line(error)})") from None
+
+
+def _write(file: BinaryIO, array: NDArray[Any] | Pieces) -> None:
+    if isinstance(array, Pieces):
+        write_pieces(file, array)
+    else:
+        write_array(file, array)
 
 
 def _files(path: Path) -> list[str]:

@@ -1,25 +1,25 @@
-"""The embedded graph: no files, no network, the same on every machine."""
+"""The embedded graph: no files, no network, the same on every machine; larger ones of its kind, on disk."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lmc import checks, hashed_random
+from lmc.array_files import Pieces
+from lmc.data import storage
 from lmc.data.graph import Graph
-from lmc.errors import ArgumentError
-from lmc.sparse import CSR
+from lmc.data.sorted_edges import SortedEdges
+from lmc.data.splits import MASKS
+from lmc.data.spool import spool_folder
+from lmc.data.synthetic_blocks import PIECE, SyntheticBlocks
+from lmc.sparse import CSR, index_dtype
 
-COMMUNITY_SIZE = 100
-# How often, out of 1000, an edge stays in its community, in its class; it goes anywhere otherwise.
-IN_COMMUNITY, IN_CLASS = 450, 200
-LABEL_NOISE = 100  # out of 1000, labels drawn at random
-CLASS_SIGNAL, COMMUNITY_SIGNAL = np.float32(0.15), np.float32(0.15)
-
-# The first word of every address: what the random value is for.
-_DEGREE, _STUBS, _SCOPE, _PARTNER, _IDS, _LABEL, _NOISY, _CLASS, _COMMUNITY, _FEATURE, _SPLIT = range(11)
+Told = Callable[[str, int, int], object]
+"""Is told what is done, how much of it is, and how much there is of it."""
 
 
 def synthetic(
@@ -44,103 +44,78 @@ def synthetic(
     >>> synthetic(nodes=1000, seed=1)
     Graph(1,000 nodes, 9,374 edges, 64 features, 10 classes, undirected)
     """
-    nodes, seed = checks.whole_number("nodes", nodes, 2), checks.whole_number("seed", seed, 0)
-    classes = checks.whole_number("classes", classes, 1)
-    features = checks.whole_number("features", features, 1)
-    if not 0 <= degree < nodes:
-        raise ArgumentError(f"degree={degree}: must be 0 or more, and less than nodes={nodes}")
-    if classes > nodes:
-        raise ArgumentError(f"classes={classes}: must not exceed nodes={nodes}")
-
-    # Nodes stand in the order of their communities, and these in the order of their classes, until
-    # the ids are shuffled at the end: a community or a class is a range.
-    communities = max(classes, nodes // COMMUNITY_SIZE)
-    community = np.arange(nodes) * communities // nodes
-    class_of_community = np.arange(communities) * classes // communities
-    source, target = _edges(nodes, degree, community, class_of_community, seed)
-    ids = hashed_random.permutation(nodes, _IDS, seed)
-    label = class_of_community[community]
-
-    shuffled_label, shuffled_community = np.empty((2, nodes), dtype=np.int64)
-    shuffled_label[ids], shuffled_community[ids] = label, community
-    one_way = sparse.coo_array(
-        (np.ones(len(source), np.float32), (ids[source], ids[target])), shape=(nodes, nodes)
-    )
+    blocks = SyntheticBlocks(nodes, degree, classes, features, seed)
+    source, target = (blocks.ids[np.concatenate(ends)] for ends in zip(*blocks.edges(), strict=True))
+    one_way = sparse.coo_array((np.ones(len(source), np.float32), (source, target)), shape=(nodes, nodes))
     adjacency = CSR.from_scipy(one_way + one_way.T).without_diagonal()
-    turn = hashed_random.permutation(nodes, _SPLIT, seed)
+    community = _shuffled_communities(blocks)
     return Graph.from_csr(
         adjacency.indptr,
         adjacency.indices,
-        _features(shuffled_label, shuffled_community, features, seed),
-        _noisy(shuffled_label, classes, seed),
-        torch.from_numpy(turn < nodes // 2 + 1),
-        torch.from_numpy((turn > nodes // 2) & (turn <= nodes * 7 // 10)),
-        torch.from_numpy((turn > nodes // 2) & (turn > nodes * 7 // 10)),
+        np.concatenate(list(blocks.x(community))),
+        blocks.labels(0, community),
+        *blocks.masks(),
         num_classes=classes,
     )
 
 
-def _edges(
-    nodes: int,
-    degree: float,
-    community: NDArray[np.int64],
-    class_of_community: NDArray[np.int64],
-    seed: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sources and targets, one direction each: a node's share of both is its weight."""
-    node = np.arange(nodes)
-    # 1 / sqrt(uniform) has density 2 w^-3: the power law. 16 levels between whole numbers are enough.
-    uniform = ((hashed_random.bits(_DEGREE, seed, node) >> np.uint64(32)) + 1).astype(np.float64) / 2.0**32
-    weight = np.minimum(16 / np.sqrt(uniform), 16 * np.sqrt(nodes)).astype(np.int64)
-    cumulative = np.concatenate([[0], np.cumsum(weight)])
-    total = int(cumulative[-1])
-    num_edges = round(nodes * degree / 2)
-    # The weight's share of all edges, rounded at random to a whole number.
-    stubs = (weight * num_edges + hashed_random.below(total, _STUBS, seed, node)) // total
-    source = np.repeat(node, stubs)
-
-    # A partner is drawn by weight from a range of nodes: the community, the class or the whole.
-    edge = np.arange(len(source))
-    scope = hashed_random.below(1000, _SCOPE, seed, edge)
-    start_of_community = np.searchsorted(community, np.arange(class_of_community.size + 1))
-    community_of = community[source]
-    class_of = class_of_community[community_of]
-    bounds = np.arange(class_of_community[-1] + 2)
-    start_of_class = start_of_community[np.searchsorted(class_of_community, bounds)]
-    low, high = np.zeros(len(edge), np.int64), np.full(len(edge), nodes)
-    near, near_class = scope < IN_COMMUNITY, scope < IN_COMMUNITY + IN_CLASS
-    low = np.where(near_class, start_of_class[class_of], low)
-    high = np.where(near_class, start_of_class[class_of + 1], high)
-    low = np.where(near, start_of_community[community_of], low)
-    high = np.where(near, start_of_community[community_of + 1], high)
-    ticket = cumulative[low] + hashed_random.below(cumulative[high] - cumulative[low], _PARTNER, seed, edge)
-    return source, np.searchsorted(cumulative, ticket, side="right") - 1
+def _shuffled_communities(blocks: SyntheticBlocks) -> NDArray[np.int64]:
+    """(nodes,) in the order of the graph."""
+    community = np.empty(blocks.nodes, np.int64)
+    community[blocks.ids] = blocks.community(np.arange(blocks.nodes))
+    return community
 
 
-def _noisy(label: NDArray[np.int64], classes: int, seed: int) -> NDArray[np.int64]:
-    node = np.arange(len(label))
-    random = hashed_random.below(classes, _LABEL, seed, node)
-    return np.where(hashed_random.below(1000, _NOISY, seed, node) < LABEL_NOISE, random, label)
+def write_synthetic(folder: Path, blocks: SyntheticBlocks, told: Told = lambda *_: None) -> None:
+    """Write the folder of the graph that `synthetic` makes, in memory for a few numbers a node.
 
+    Args:
+        folder: where there is no graph yet.
+        blocks: its sizes.
+        told: is told how far it is.
+    """
+    # First, as shuffling takes more memory than anything that follows.
+    masks = dict(zip(MASKS, blocks.masks(), strict=True))
+    with spool_folder(folder) as aside:
+        edges = SortedEdges(aside, blocks.nodes, 2 * blocks.num_edges)
+        made = 0
+        for ends in blocks.edges():
+            source, target = (blocks.ids[each] for each in ends)
+            told("edges", made := made + len(source), blocks.num_edges)
+            other = source != target
+            edges.add(source[other], target[other])
+            edges.add(target[other], source[other])
+        community = _shuffled_communities(blocks)
+        del blocks.ids  # the largest array that is left
+        index = np.dtype(str(index_dtype(max(blocks.nodes, 2 * blocks.num_edges))).removeprefix("torch."))
+        offsets = np.zeros(blocks.nodes + 1, index)
 
-def _features(
-    label: NDArray[np.int64], community: NDArray[np.int64], features: int, seed: int
-) -> NDArray[np.float32]:
-    """(nodes, features): the signs of class and community, weakly, plus noise of variance one."""
-    column = np.arange(features)
-    x = np.empty((len(label), features), dtype=np.float32)
-    rows_at_once = max(1, (1 << 22) // features)
-    for start in range(0, len(label), rows_at_once):
-        row = np.arange(start, min(start + rows_at_once, len(label)))[:, None]
-        x[start : start + rows_at_once] = (
-            CLASS_SIGNAL * _sign(_CLASS, seed, label[row], column)
-            + COMMUNITY_SIGNAL * _sign(_COMMUNITY, seed, community[row], column)
-            + hashed_random.roughly_normal(_FEATURE, seed, row, column)
+        def columns() -> Iterator[NDArray[np.int64]]:
+            rows = 0
+            for number, (lengths, columns) in enumerate(edges.once()):
+                offsets[rows + 1 : rows + 1 + len(lengths)] = offsets[rows] + np.cumsum(lengths)
+                rows += len(lengths)
+                yield columns
+                told("rows of neighbours", number + 1, edges.buckets)
+
+        def y() -> Iterator[NDArray[np.int64]]:
+            for start in range(0, blocks.nodes, PIECE):
+                yield blocks.labels(start, community[start : start + PIECE])
+
+        def x() -> Iterator[NDArray[np.float32]]:
+            rows = 0
+            for piece in blocks.x(community):
+                yield piece
+                told("features", rows := rows + len(piece), blocks.nodes)
+
+        storage.save(
+            folder,
+            {"task": "multiclass", "num_classes": blocks.classes},
+            {
+                "indices": Pieces(index, (), columns()),
+                "indptr": offsets,
+                "y": Pieces(np.dtype(np.int64), (), y()),
+                **masks,
+                "x": Pieces(np.dtype(np.float32), (blocks.features,), x()),
+            },
         )
-    return x
-
-
-def _sign(*address: object) -> NDArray[np.float32]:
-    """+1 or -1."""
-    bit = (hashed_random.bits(*address) & np.uint64(1)).astype(np.float32)  # type: ignore[arg-type]
-    return 2 * bit - 1

@@ -48,7 +48,7 @@ def fit(
     patience: int | None = None,
     evaluate_every: int = 1,
     gradient_error_every: int | None = None,
-    partition: PartitionMethod = "metis",
+    partition: PartitionMethod = "auto",
     fixed: bool = False,
     balance: Balance | None = "labels",
     batch_share: float | None = None,
@@ -91,7 +91,8 @@ def fit(
         evaluate_every: epochs between evaluations; the last epoch always has one.
         gradient_error_every: epochs between measurements of the gradient's error, or None. Each costs
             passes over the whole graph.
-        partition: how the graph is cut: `"metis"`, `"bfs"` or `"random"`.
+        partition: how the graph is cut: `"auto"`, `"metis"`, `"stream"`, `"bfs"` or `"random"`; see
+            `lmc.partition`.
         fixed: whether every epoch has the same groups of clusters.
         balance: `"labels"` for groups that have nearly the graph's mix of training labels, `"gradients"` for
             groups whose estimates are alike, as far as steps have shown (until then, labels), `"none"` or

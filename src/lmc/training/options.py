@@ -64,7 +64,7 @@ class TrainingOptions:
         evaluate_every: epochs between evaluations; the last epoch always has one.
         gradient_error_every: epochs between measurements of the gradient's error, or None. Each costs
             passes over the whole graph.
-        partition: `"metis"`, `"bfs"` or `"random"`.
+        partition: `"auto"`, `"metis"`, `"stream"`, `"bfs"` or `"random"`; see `lmc.partition`.
         fixed: whether every epoch has the same groups of clusters.
         balance: `"labels"` for groups that have nearly the graph's mix of training labels; `"gradients"` for
             groups whose estimates are alike, as far as steps have shown (until then, labels); `"none"` or
@@ -104,7 +104,7 @@ class TrainingOptions:
     patience: int | None = None
     evaluate_every: int = 1
     gradient_error_every: int | None = None
-    partition: PartitionMethod = "metis"
+    partition: PartitionMethod = "auto"
     fixed: bool = False
     balance: Balance | None = "labels"
     batch_share: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,10 @@ from lmc.kernels import plain
 def index_dtype(largest: int) -> torch.dtype:
     """int32 where it can hold `largest`, else int64: indices are what sparse kernels read most."""
     return torch.int32 if largest <= torch.iinfo(torch.int32).max else torch.int64
+
+
+ENTRIES_AT_ONCE, ROWS_AT_ONCE = 1 << 20, 1 << 15
+"""Of a matrix that may be larger than memory, and is read from its first row to its last."""
 
 
 with warnings.catch_warnings():
@@ -84,6 +89,33 @@ class CSR:
         indptr = self.indptr[start : stop + 1] - first
         return replace(self, indptr=indptr, indices=self.indices[first:last], values=values)
 
+    def pieces(self) -> Iterator[tuple[slice, CSR]]:
+        """Consecutive rows, about `ENTRIES_AT_ONCE` entries or `ROWS_AT_ONCE` at a time; and their matrix.
+
+        >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
+        >>> [(part, some.shape) for part, some in a.pieces()]
+        [(slice(0, 2, None), (2, 3))]
+        """
+        for part in row_pieces(self.indptr, self.stacked):
+            yield part, self.rows(part)
+
+    def localized(self, places: Tensor, members: Tensor) -> CSR:
+        """(places, members) the rows of some members, with the entries whose column is a member.
+
+        Args:
+            places: (any,) int64, of the rows among the members.
+            members: (any,) int64, each once: their places are the columns.
+
+        >>> a = CSR(torch.tensor([0, 2, 3, 3]), torch.tensor([0, 2, 1]), None, 3)
+        >>> a.localized(torch.tensor([1]), torch.tensor([2, 0])).to_dense().tolist()
+        [[1.0, 1.0]]
+        """
+        localize, rows = kernels.kernels_for().localize, members[places]
+        if self.stacked > 1:
+            rows = (rows[:, None] * self.stacked + torch.arange(self.stacked)).flatten()
+        indptr, indices, values = localize(self.indptr, self.indices, self.values, rows, members)
+        return CSR(indptr, indices, values, len(members), self.stacked)
+
     def take(self, rows: Tensor) -> CSR:
         """The matrix of any rows of a product, in the order that they are given in.
 
@@ -122,10 +154,15 @@ class CSR:
         )  # two counting sorts, each of which keeps the order of equals
         return replace(_of_scipy(matrix, unweighted=self.values is None), stacked=self.stacked)
 
-    def without_diagonal(self) -> CSR:
+    def has_diagonal(self, first: int = 0) -> bool:
+        """Whether it has diagonal entries; the first row is that of column `first`."""
+        return any(
+            bool((some.indices == first + part.start + some.row_ids()).any()) for part, some in self.pieces()
+        )
+
+    def without_diagonal(self, first: int = 0) -> CSR:
         """The matrix without its diagonal entries; itself where it has none."""
-        off_diagonal = self.indices != self.row_ids()
-        return self if bool(off_diagonal.all()) else self.keep(off_diagonal)
+        return self.keep(self.indices != first + self.row_ids()) if self.has_diagonal(first) else self
 
     def row_sums(self) -> Tensor:
         """(rows,) float64 sums of the values of each row."""
@@ -143,6 +180,8 @@ class CSR:
 
         Columns are in order, and repeated ones follow as they do here.
         """
+        if self.is_symmetric():
+            return self
         if self.stacked == 1:
             transposed = _of_scipy(self.to_scipy().T.tocsr(), unweighted=self.values is None)
         else:
@@ -151,7 +190,14 @@ class CSR:
             numbered = CSR.of_entries(self.indices.numpy() * self.stacked + layer, row, shape)
             values = None if self.values is None else self.values[numbered.values]
             transposed = replace(numbered, values=values, stacked=self.stacked)
-        return self if transposed.equal(self) else transposed
+        return transposed
+
+    def is_symmetric(self) -> bool:
+        """Whether its transpose stores the very same entries; found without making it."""
+        if self.stacked > 1 or self.shape[0] != self.num_cols:
+            return False
+        is_symmetric = kernels.kernels_for().is_symmetric
+        return bool(is_symmetric(self.indptr, self.indices, self.values))
 
     def equal(self, other: CSR) -> bool:
         """Whether both store the very same entries."""
@@ -165,11 +211,11 @@ class CSR:
 
     def is_ordered(self) -> bool:
         """Whether the columns of every row rise, or are repeated."""
-        return self._every_step(self.indices.diff() >= 0)
+        return all(some._every_step(some.indices.diff() >= 0) for _, some in self.pieces())
 
     def is_canonical(self) -> bool:
         """Whether the columns of every row rise strictly: in order, and none repeated."""
-        return self._every_step(self.indices.diff() > 0)
+        return all(some._every_step(some.indices.diff() > 0) for _, some in self.pieces())
 
     def _every_step(self, right: Tensor) -> bool:
         """Whether it is right from every entry to the next one of its row."""
@@ -229,6 +275,19 @@ class CSR:
         number, index = by_column[by_row], index_dtype(max(len(row), *shape))
         starts, columns = (torch.from_numpy(each).to(index) for each in (indptr, column[number]))
         return CSR(starts, columns, torch.from_numpy(number), shape[1])
+
+
+def row_pieces(
+    indptr: Tensor, stacked: int = 1, entries: int | None = None, most_rows: int | None = None
+) -> Iterator[slice]:
+    """Consecutive rows of products, one or more at a time, as many as have about so many entries."""
+    rows, start = (indptr.numel() - 1) // stacked, 0
+    ends, most_rows = indptr[::stacked], most_rows or ROWS_AT_ONCE
+    while start < rows:
+        last = torch.searchsorted(ends, int(ends[start]) + (entries or ENTRIES_AT_ONCE), right=True)
+        stop = min(max(int(last) - 1, start + 1), start + most_rows, rows)
+        yield slice(start, stop)
+        start = stop
 
 
 def _of_scipy(csr: sparse.csr_array, *, unweighted: bool) -> CSR:

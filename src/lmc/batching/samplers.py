@@ -286,9 +286,11 @@ def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:
     >>> between_clusters(path, torch.tensor([0, 0, 1])).tolist()
     [1, 2]
     """
-    neighbours = graph.neighbours
-    elsewhere = clusters[neighbours.indices] != clusters[neighbours.row_ids()]
-    return neighbours.keep(elsewhere).row_lengths().nonzero()[:, 0]
+    between = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    for part, rows in graph.neighbours.pieces():
+        row = part.start + rows.row_ids()
+        between[row[clusters[rows.indices] != clusters[row]]] = True
+    return between.nonzero()[:, 0]
 
 
 def batches(

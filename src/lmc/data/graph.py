@@ -20,7 +20,9 @@ from lmc.data.made_features import Made, made_features
 from lmc.data.nodes import GivenNodes, Nodes
 from lmc.data.pyg import OF_EDGES, check_data, check_roles, to_data, union
 from lmc.data.splits import MASKS, Role
+from lmc.data.stored import stored_range, stored_transpose
 from lmc.errors import ArgumentError, GraphError
+from lmc.scratch import scratch_folder
 from lmc.sparse import CSR
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class Graph:
     class_names: tuple[str, ...] | None
     feature_names: tuple[str, ...] | None
     """One per column of `x`, each once; or None."""
+    scratch: Path | None = None
+    """Of a graph that stays on disk: the folder for what is made of all its edges or features; else None."""
 
     def __init__(
         self,
@@ -301,6 +305,10 @@ class Graph:
     def open(cls, path: str | Path) -> Graph:
         """Open a folder that `save` wrote; its arrays are memory-mapped and checked, not copied.
 
+        A large graph (`storage.STAYS_ON_DISK`) stays on disk: what is made of all its edges or features is
+        kept in files too, in `$LMC_SCRATCH` or else in the folder, without names, for as long as they are
+        used. Its arrays cannot be written to.
+
         >>> import tempfile
         >>> graph = Graph([[0], [1]], torch.ones(2, 1), [0, 1], [True, True])
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -316,6 +324,8 @@ class Graph:
                 about["num_classes"] or None
             )  # where it is 0, there are no labels that would say otherwise
             graph = cls.from_csr(**given, task=about["task"], num_classes=width)
+            if not arrays["x"].flags.writeable:
+                graph.scratch = scratch_folder(Path(path))
             graph.remember_source({"name": str(Path(path).absolute())})
             return graph
         except (GraphError, ArgumentError) as error:
@@ -382,7 +392,13 @@ class Graph:
     @cached_property
     def transposed(self) -> CSR:
         """(nodes, nodes), row j: the targets of node j's messages; `adjacency` itself if undirected."""
-        return self.adjacency.transpose()
+        if self.scratch is None:
+            return self.adjacency.transpose()
+        return (
+            self.adjacency
+            if self.adjacency.is_symmetric()
+            else stored_transpose(self.scratch, self.adjacency)
+        )
 
     @property
     def is_undirected(self) -> bool:
@@ -392,7 +408,9 @@ class Graph:
     @cached_property
     def numbered_edges(self) -> CSR:
         """(nodes, nodes) the adjacency with the number of each edge, its place in `edge_attr`, as value."""
-        return self.adjacency.with_values(torch.arange(self.num_edges))
+        if self.scratch is None:
+            return self.adjacency.with_values(torch.arange(self.num_edges))
+        return self.adjacency.with_values(stored_range(self.scratch, self.num_edges))
 
     @cached_property
     def num_edge_types(self) -> int:
@@ -407,12 +425,14 @@ class Graph:
 
         Values are how often they do, the more frequent of the two; None where it is always once.
         """
-        return in_either_direction(self.adjacency, self.transposed)
+        return in_either_direction(self.adjacency, self.transposed, self.scratch)
 
     @cached_property
     def sources(self) -> CSR:
         """(nodes, nodes), row i: the other nodes that send to i; values as in `neighbours`."""
-        return self.neighbours if self.is_undirected else in_either_direction(self.adjacency, self.adjacency)
+        if self.is_undirected:
+            return self.neighbours
+        return in_either_direction(self.adjacency, self.adjacency, self.scratch)
 
     @cached_property
     def degrees(self) -> Tensor:

@@ -19,6 +19,8 @@ from lmc.kernels.compilation import loop
 from lmc.kernels.fast_batches import localize as localize
 from lmc.kernels.fast_batches import members as members
 from lmc.kernels.fast_batches import swap_between_groups as swap_between_groups
+from lmc.kernels.fast_rows import is_symmetric as is_symmetric
+from lmc.kernels.fast_rows import weigh as weigh
 from lmc.kernels.fast_samples import draw as draw
 from lmc.kernels.fast_samples import number as number
 from lmc.kernels.fast_samples import pick as pick

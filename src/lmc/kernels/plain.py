@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import hashed_random
+from lmc.kernels.plain_rows import is_symmetric as is_symmetric
+from lmc.kernels.plain_rows import weigh as weigh
 from lmc.kernels.plain_samples import draw as draw
 from lmc.kernels.plain_samples import number as number
 from lmc.kernels.plain_samples import pick as pick

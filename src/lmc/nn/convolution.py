@@ -124,7 +124,7 @@ class ConvolutionLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        batch = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0)
+        batch = Batch.of_known(graph, torch.arange(*part.indices(graph.num_nodes)), 1.0)
         received = self.receive(self.edges(batch), message[part], message[batch.halo], rows)
         return self.update(received, initial)
 

@@ -21,6 +21,7 @@ from lmc.nn.model import Layer, LinearLayer, Model, check_model, in_type_of, wei
 from lmc.nn.module_context import computing_in, evaluation_mode, without_autocast
 from lmc.nn.rows import Rows
 from lmc.precision import Precision, check_precision, computed_type
+from lmc.scratch import ScratchMatrix
 from lmc.sparse import CSR
 
 COLUMNS = 32
@@ -44,6 +45,9 @@ def predict(
     (GraphSAGE, a residual) or cannot add them up (attention) has two matrices; a model whose layers read its
     input (GCNII) or that of their convolution (APPNP) has one more, and one whose head jumps to every
     convolution has them all. `lmc.SIGN` keeps the powers of the graph, for as long as the graph lives.
+
+    Of a graph that stays on disk (`Graph.scratch`) all these matrices are files, and so is the result; memory
+    is that of `rows_at_once` rows and their messages.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
@@ -96,7 +100,7 @@ def _predict_all(graph: Graph, model: Model, rows_at_once: int, computed: torch.
     """(nodes, out) predictions of every node, in the type of the features."""
     model.widths(graph)
     with evaluating(model), torch.no_grad(), computing_in(computed):
-        return _Inference(graph, model, rows_at_once).run().to(graph.x.dtype)
+        return _Inference(graph, model, rows_at_once).run()
 
 
 def each_message(graph: Graph, model: Model, tell: Tell) -> None:
@@ -156,6 +160,21 @@ class _Matrix:
             self.blocks[place] = adjacency @ self.blocks[place]
 
 
+@dataclass(frozen=True)
+class _StoredMatrix(_Matrix):
+    """The same on disk, in one block."""
+
+    file: ScratchMatrix
+
+    @staticmethod
+    def of(file: ScratchMatrix) -> _StoredMatrix:
+        """What is read and written there."""
+        return _StoredMatrix([file.values], file)
+
+    def __setitem__(self, part: slice, rows: Tensor) -> None:
+        self.file[part] = rows
+
+
 def _split(rows: Tensor, columns: int) -> list[Tensor]:
     width = rows.shape[1]
     return [rows[:, first : first + columns] for first in range(0, max(1, width), max(1, columns))]
@@ -190,7 +209,7 @@ class _Inference:
         """(nodes, out) predictions."""
         if (parts := self.model.precomputed(self.graph)) is not None:
             z = _Matrix(parts)
-            return self._by_rows(lambda part, rows: self.model.read([z[part]], rows)).whole
+            return self._by_rows(lambda part, rows: self._predicted([z[part]], rows)).whole
         return self.through_layers()
 
     def through_layers(self) -> Tensor:
@@ -199,7 +218,7 @@ class _Inference:
         sent: list[Tensor] = []  # into every layer so far; nothing where it is not read again
 
         def read(z: Tensor, part: slice, rows: Rows) -> Tensor:
-            return model.read([*(sent[place - 1][part] for place in model.jumped_to), z], rows)
+            return self._predicted([*(sent[place - 1][part] for place in model.jumped_to), z], rows)
 
         message, initial = self._encoded()
         for place, layer in enumerate(model.layers, start=1):
@@ -211,6 +230,10 @@ class _Inference:
             onward = read if place == len(model.layers) else _sending(model.layers[place])
             message = self._through(layer, message, before, onward, place + 1)
         return message.whole
+
+    def _predicted(self, seen: list[Tensor], rows: Rows) -> Tensor:
+        """(rows, out) what the head makes of it, in the type of the features."""
+        return self.model.read(seen, rows).to(self.graph.x.dtype)
 
     @cached_property
     def _kept(self) -> set[int]:
@@ -269,13 +292,22 @@ class _Inference:
             rows = compute(part, Rows(nodes, (0,), inside=False))
             columns = COLUMNS if takes_sums else rows.shape[1]
             if out is None or (start == 0 and not out.fits(rows, columns)):
-                out = _Matrix.like(rows, self.graph.num_nodes, columns)
+                out = self._room(rows, columns)
             out[part] = rows
         assert out is not None  # a graph has a node or more
         return out
 
+    def _room(self, rows: Tensor, columns: int) -> _Matrix:
+        """For as wide rows of all nodes."""
+        graph = self.graph
+        if graph.scratch is None:
+            return _Matrix.like(rows, graph.num_nodes, columns)
+        return _StoredMatrix.of(ScratchMatrix(graph.scratch, (graph.num_nodes, columns), rows.dtype))
+
     def _takes_sums(self, reader: int) -> bool:
-        """Whether a layer, counted from 1, has no use for the messages themselves."""
+        """Whether a layer, counted from 1, has no use for the messages themselves; on disk none has."""
+        if self.graph.scratch is not None:
+            return False
         if not 1 <= reader <= len(self.model.layers) or reader in self._kept:
             return False
         layer = self.model.layers[reader - 1]

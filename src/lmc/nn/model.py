@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.given import check_graph
-from lmc.data.normalization import Norm, known_sums, normalize, normalize_transposed
+from lmc.data.normalization import Norm, known_sums, messages, messages_back
 from lmc.data.typed_adjacency import TYPED
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
@@ -155,7 +155,7 @@ class LinearLayer(Layer):
 
     def prepare_graph(self, graph: Graph) -> None:
         """Normalise the adjacency, for both directions."""
-        normalize_transposed(graph, self.aggregation)
+        messages_back(graph, self.aggregation)
 
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the blocks of its aggregation, for both directions."""
@@ -173,7 +173,7 @@ class LinearLayer(Layer):
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
         known = known_sums(graph, self.aggregation) if message is graph.x else None
-        received = normalize(graph, self.aggregation).rows(part) @ message if known is None else known[part]
+        received = messages(graph, self.aggregation).rows(part) @ message if known is None else known[part]
         return self.update_at(rows, received, message[part], initial)
 
     def of_sampled(self, block: SampledBlock, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:

@@ -104,10 +104,10 @@ def _arrays(path: Path, header: dict[str, Any]) -> dict[str, NDArray[Any]]:
     for name, file in files.items():
         if not (isinstance(file, str) and (match := _ARRAY.fullmatch(file)) and match[1] == name):
             raise GraphError(f"{path / HEADER}: {file!r} is not the file of array {name!r}")
-    arrays = {name: _mapped(path / file, "c") for name, file in files.items()}
-    if sum(array.nbytes for array in arrays.values()) < STAYS_ON_DISK:
+    arrays = {name: _mapped(path / file, "r") for name, file in files.items()}
+    if sum(array.nbytes for array in arrays.values()) >= STAYS_ON_DISK:
         return arrays
-    return {name: _mapped(path / file, "r") for name, file in files.items()}
+    return {name: _mapped(path / file, "c") for name, file in files.items()}
 
 
 def _mapped(file: Path, mode: Literal["c", "r"]) -> NDArray[Any]:

@@ -95,6 +95,36 @@ def _compare_members_and_blocks(example, data):
             assert (one is None and other is None) or identical(one, other)
 
 
+@given(example=graphs(), data=st.data())
+def test_rows_are_weighed_the_same_to_the_bit(example, data):
+    graph = example.graph
+    node = st.integers(0, graph.num_nodes - 1)
+    members = torch.tensor(data.draw(st.lists(node, min_size=1, unique=True)))
+    places = torch.arange(0, len(members), 2)
+    factor, loop = graph.degrees.double().sqrt() + 0.3, data.draw(st.sampled_from([None, 1.0, 2.0]))
+    to, of = (data.draw(st.sampled_from([None, factor])) for _ in range(2))
+    some, every = graph.adjacency.localized(places, members), graph.adjacency
+    for matrix, at, named in ((some, places, members), (every, torch.arange(graph.num_nodes), None)):
+        for values in (matrix.values, None):
+            given = (matrix.indptr, matrix.indices, values, at, named, to, of, loop, torch.float32)
+            for one, other in zip(*(k.weigh(*given) for k in (fast, plain)), strict=True):
+                assert identical(one, other)
+
+
+@given(example=graphs(), data=st.data())
+def test_whether_a_matrix_is_its_transpose(example, data):
+    adjacency = example.graph.adjacency
+    dense = adjacency.to_dense()
+    both_ways = lmc.CSR.from_scipy(adjacency.to_scipy() + adjacency.to_scipy().T)
+    for matrix in (adjacency, both_ways, both_ways.with_values(None)):
+        given = (matrix.indptr, matrix.indices, matrix.values)
+        found, expected = (k.is_symmetric(*given) for k in (fast, plain))
+        assert found == expected
+        assert not found or torch.equal(matrix.to_dense(), matrix.to_dense().T)
+    assert fast.is_symmetric(both_ways.indptr, both_ways.indices, both_ways.values)
+    assert example.graph.is_undirected <= torch.equal(dense, dense.T)
+
+
 def test_members_of_a_large_batch_equal_those_of_the_twin():
     """More than one table's worth of halo: it grows on the way."""
     graph = lmc.synthetic(nodes=30_000, degree=12, features=1)

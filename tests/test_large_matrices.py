@@ -14,7 +14,7 @@ PLACES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12)
 @pytest.fixture(autouse=True, scope="module")
 def small_pieces():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lmc.sparse.PIECE", 3)
+        patch.setattr("lmc.sparse.ENTRIES_AT_ONCE", 3)
         yield
 
 
@@ -26,7 +26,7 @@ def test_answers_do_not_depend_on_pieces(places, both_ways):
     matrix = CSR.of_entries(rows, columns, (5, 5)).with_values(None)
     dense = np.zeros((5, 5), int)
     np.add.at(dense, (rows, columns), 1)
-    assert next(first for first, _ in matrix.pieces()) == 0
+    assert next(part for part, _ in matrix.pieces()).start == 0
     assert torch.equal(torch.cat([part.indices for _, part in matrix.pieces()]), matrix.indices)
     assert matrix.is_ordered()
     assert matrix.is_canonical() == (dense.max() <= 1)

@@ -77,7 +77,7 @@ def test_pieces_on_disk_and_threads_change_nothing(tmp_path, monkeypatch):
     graph = lmc.synthetic(nodes=2000)
     graph.save(tmp_path / "graph")
     whole = streaming.stream(graph.neighbours, 16)
-    monkeypatch.setattr("lmc.sparse.PIECE", 1000)
+    monkeypatch.setattr("lmc.sparse.ENTRIES_AT_ONCE", 1000)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

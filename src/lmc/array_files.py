@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from tokenize import TokenError
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 DAMAGED_ARRAY = (
     OSError,
@@ -73,3 +76,10 @@ def write_array(file: BinaryIO, array: NDArray[Any]) -> None:
     array = np.ascontiguousarray(array)
     np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
     file.write(array.data)
+
+
+def shared(array: NDArray[Any]) -> Tensor:
+    """The array as a tensor, also if it cannot be written to; then nothing may write to the tensor either."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,14 @@ from torch import Tensor
 from lmc import kernels
 from lmc.kernels import plain
 
-PIECE = 1 << 24
-"""Entries that are looked at together, where a matrix may be larger than memory."""
-
 
 def index_dtype(largest: int) -> torch.dtype:
     """int32 where it can hold `largest`, else int64: indices are what sparse kernels read most."""
     return torch.int32 if largest <= torch.iinfo(torch.int32).max else torch.int64
+
+
+ENTRIES_AT_ONCE, ROWS_AT_ONCE = 1 << 20, 1 << 15
+"""Of a matrix that may be larger than memory, and is read from its first row to its last."""
 
 
 with warnings.catch_warnings():
@@ -89,6 +89,35 @@ class CSR:
         indptr = self.indptr[start : stop + 1] - first
         return replace(self, indptr=indptr, indices=self.indices[first:last], values=values)
 
+    def pieces(self, entries: int | None = None) -> Iterator[tuple[slice, CSR]]:
+        """Consecutive rows, about so many entries or `ROWS_AT_ONCE` at a time; and their matrix.
+
+        `entries=None` takes `ENTRIES_AT_ONCE`.
+
+        >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
+        >>> [(part, some.shape) for part, some in a.pieces()]
+        [(slice(0, 2, None), (2, 3))]
+        """
+        for part in row_pieces(self.indptr, self.stacked, entries):
+            yield part, self.rows(part)
+
+    def localized(self, places: Tensor, members: Tensor) -> CSR:
+        """(places, members) the rows of some members, with the entries whose column is a member.
+
+        Args:
+            places: (any,) int64, of the rows among the members.
+            members: (any,) int64, each once: their places are the columns.
+
+        >>> a = CSR(torch.tensor([0, 2, 3, 3]), torch.tensor([0, 2, 1]), None, 3)
+        >>> a.localized(torch.tensor([1]), torch.tensor([2, 0])).to_dense().tolist()
+        [[1.0, 1.0]]
+        """
+        localize, rows = kernels.kernels_for().localize, members[places]
+        if self.stacked > 1:
+            rows = (rows[:, None] * self.stacked + torch.arange(self.stacked)).flatten()
+        indptr, indices, values = localize(self.indptr, self.indices, self.values, rows, members)
+        return CSR(indptr, indices, values, len(members), self.stacked)
+
     def take(self, rows: Tensor) -> CSR:
         """The matrix of any rows of a product, in the order that they are given in.
 
@@ -113,20 +142,6 @@ class CSR:
         values = None if self.values is None else self.values[mask]
         return replace(self, indptr=before[self.indptr], indices=self.indices[mask], values=values)
 
-    def pieces(self, entries: int | None = None) -> Iterator[tuple[int, CSR]]:
-        """Consecutive rows with about so many entries, or PIECE: the number of the first, and their matrix.
-
-        >>> a = CSR(torch.tensor([0, 2, 3]), torch.tensor([0, 2, 1]), None, 3)
-        >>> [(first, piece.shape) for first, piece in a.pieces()]
-        [(0, (2, 3))]
-        """
-        entries = PIECE if entries is None else entries
-        whole = max(1, -(-self.num_entries // entries))
-        ends = torch.arange(1, whole, dtype=self.indptr.dtype) * entries
-        starts = [0, *torch.searchsorted(self.indptr, ends).tolist(), self.shape[0]]
-        for start, stop in pairwise(starts):
-            yield start, replace(self, stacked=1).rows(slice(start, stop))
-
     def with_values(self, values: Tensor | None) -> CSR:
         """The same entries with other values."""
         return replace(self, values=values)
@@ -142,11 +157,15 @@ class CSR:
         )  # two counting sorts, each of which keeps the order of equals
         return replace(_of_scipy(matrix, unweighted=self.values is None), stacked=self.stacked)
 
-    def without_diagonal(self) -> CSR:
+    def has_diagonal(self, first: int = 0) -> bool:
+        """Whether it has diagonal entries; the first row is that of column `first`."""
+        return any(
+            bool((some.indices == first + part.start + some.row_ids()).any()) for part, some in self.pieces()
+        )
+
+    def without_diagonal(self, first: int = 0) -> CSR:
         """The matrix without its diagonal entries; itself where it has none."""
-        if not any(bool((part.indices == part.row_ids() + first).any()) for first, part in self.pieces()):
-            return self
-        return self.keep(self.indices != self.row_ids())
+        return self.keep(self.indices != first + self.row_ids()) if self.has_diagonal(first) else self
 
     def row_sums(self) -> Tensor:
         """(rows,) float64 sums of the values of each row."""
@@ -164,7 +183,7 @@ class CSR:
 
         Columns are in order, and repeated ones follow as they do here.
         """
-        if self.num_entries > PIECE and self._is_the_same_both_ways():
+        if self.is_symmetric():
             return self
         if self.stacked == 1:
             transposed = _of_scipy(self.to_scipy().T.tocsr(), unweighted=self.values is None)
@@ -174,23 +193,14 @@ class CSR:
             numbered = CSR.of_entries(self.indices.numpy() * self.stacked + layer, row, shape)
             values = None if self.values is None else self.values[numbered.values]
             transposed = replace(numbered, values=values, stacked=self.stacked)
-        return self if transposed.equal(self) else transposed
+        return transposed
 
-    def _is_the_same_both_ways(self) -> bool:
-        """Whether a large matrix without values is symmetric, in memory for none of its entries.
-
-        Hashes of (row, column) add up to the same as those of (column, row); where entries are others, that
-        happens once in 2^64 times. Columns of rows must be in order, as those of a transposed matrix are.
-        """
-        if self.values is not None or self.stacked > 1 or self.shape[0] != self.num_cols:
+    def is_symmetric(self) -> bool:
+        """Whether its transpose stores the very same entries; found without making it."""
+        if self.stacked > 1 or self.shape[0] != self.num_cols:
             return False
-        from lmc.kernels.directions import hashed_both_ways  # which compiles
-
-        surplus = 0
-        for first, part in self.pieces():
-            there, back = hashed_both_ways(first, part.indptr.numpy(), part.indices.numpy())
-            surplus += int(there) - int(back)
-        return surplus % 2**64 == 0 and self.is_ordered()
+        is_symmetric = kernels.kernels_for().is_symmetric
+        return bool(is_symmetric(self.indptr, self.indices, self.values))
 
     def equal(self, other: CSR) -> bool:
         """Whether both store the very same entries."""
@@ -204,11 +214,11 @@ class CSR:
 
     def is_ordered(self) -> bool:
         """Whether the columns of every row rise, or are repeated."""
-        return all(part._every_step(part.indices.diff() >= 0) for _, part in self.pieces())
+        return all(some._every_step(some.indices.diff() >= 0) for _, some in self.pieces())
 
     def is_canonical(self) -> bool:
         """Whether the columns of every row rise strictly: in order, and none repeated."""
-        return all(part._every_step(part.indices.diff() > 0) for _, part in self.pieces())
+        return all(some._every_step(some.indices.diff() > 0) for _, some in self.pieces())
 
     def _every_step(self, right: Tensor) -> bool:
         """Whether it is right from every entry to the next one of its row."""
@@ -268,6 +278,19 @@ class CSR:
         number, index = by_column[by_row], index_dtype(max(len(row), *shape))
         starts, columns = (torch.from_numpy(each).to(index) for each in (indptr, column[number]))
         return CSR(starts, columns, torch.from_numpy(number), shape[1])
+
+
+def row_pieces(
+    indptr: Tensor, stacked: int = 1, entries: int | None = None, most_rows: int | None = None
+) -> Iterator[slice]:
+    """Consecutive rows of products, one or more at a time, as many as have about so many entries."""
+    rows, start = (indptr.numel() - 1) // stacked, 0
+    ends, most_rows = indptr[::stacked], most_rows or ROWS_AT_ONCE
+    while start < rows:
+        last = torch.searchsorted(ends, int(ends[start]) + (entries or ENTRIES_AT_ONCE), right=True)
+        stop = min(max(int(last) - 1, start + 1), start + most_rows, rows)
+        yield slice(start, stop)
+        start = stop
 
 
 def _of_scipy(csr: sparse.csr_array, *, unweighted: bool) -> CSR:

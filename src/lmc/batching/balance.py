@@ -43,7 +43,7 @@ def label_counts(graph: Graph, clusters: Tensor, count: int) -> NDArray[np.float
     [[1.0, 1.0], [0.0, 1.0]]
     """
     nodes = graph.train_mask.nonzero()[:, 0]
-    y, of_node = graph.y[nodes], clusters[nodes]
+    y, of_node = graph.y[nodes], clusters[nodes].long()
     if graph.task == "multiclass":  # without a row for every node, and a column for classes that none has
         found, y = torch.unique(y, return_inverse=True)
         counts = torch.bincount(of_node * len(found) + y, minlength=count * len(found))

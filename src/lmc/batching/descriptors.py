@@ -30,7 +30,7 @@ class ClusterDescriptors:
     """Descriptions of clusters, as last seen, and as they were at the ends of the last epochs.
 
     Args:
-        of_node: (nodes,) int64 the number of each node's cluster.
+        of_node: (nodes,) int32 or int64, the number of each node's cluster.
         count: of clusters.
 
     >>> import lmc
@@ -62,7 +62,7 @@ class ClusterDescriptors:
         r = torch.cat([r, torch.ones_like(r[:, :1])], dim=1)
         if self._now is None:
             self._now = v.new_zeros(self._count, v.shape[1] * r.shape[1])
-        of_row, by_cluster = self._of_node[batch.nodes].sort(stable=True)
+        of_row, by_cluster = self._of_node[batch.nodes].long().sort(stable=True)
         clusters, sizes = torch.unique_consecutive(of_row, return_counts=True)
         ends = sizes.cumsum(0)[:-1]
         parts = zip(v[by_cluster].tensor_split(ends), r[by_cluster].tensor_split(ends), strict=True)

@@ -223,8 +223,8 @@ def _edges_by_cluster(
     ends = order.starts[bounds]
     keys, put = aside.spool("keys", np.int64), aside.spool("values", np.uint8)
     done = 0
-    for first, part in adjacency.pieces(max(1, aside.bucket_bytes // 64)):
-        row = order.places[first + part.row_ids().numpy().astype(np.int64)]
+    for rows, part in adjacency.pieces(max(1, aside.bucket_bytes // 64)):
+        row = order.places[rows.start + part.row_ids().numpy().astype(np.int64)]
         key = row * num_nodes + order.places[part.indices.numpy()]
         for number, chosen in _by_bucket(np.searchsorted(ends, row, side="right") - 1, len(bounds)):
             keys.add(number, key[chosen])

@@ -23,6 +23,7 @@ from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
+from lmc.sparse import index_dtype
 
 # Addresses of random orders: which clusters meet in a batch, which batch comes when, which clusters are
 # offered a change of batches; and all that for large batches.
@@ -140,8 +141,9 @@ class ClusterSampler:
         self.parts_per_batch = checks.whole_number("parts_per_batch", parts_per_batch, 1)
         self._graph, self._fixed = graph, checks.truth("fixed", fixed)
         self._seed = checks.whole_number("seed", seed, 0)
-        _, numbers, sizes = torch.unique(self.clusters, return_inverse=True, return_counts=True)
-        by_cluster = self.clusters.argsort(stable=True)
+        in_order, by_cluster = self.clusters.sort(stable=True)
+        sizes = torch.unique_consecutive(in_order, return_counts=True)[1]
+        by_cluster = by_cluster.to(index_dtype(graph.num_nodes))  # kept for the whole run
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
         self.choice: Choice | None = None
         self._large: LargeBatches | None = None
@@ -149,6 +151,8 @@ class ClusterSampler:
         self.descriptors: ClusterDescriptors | None = None
         by = checks.one_of("balance", balance or "none", Balance)
         if by != "none" and bool(graph.train_mask.any()):
+            numbers = torch.empty_like(by_cluster)
+            numbers[by_cluster] = torch.arange(len(sizes)).to(numbers.dtype).repeat_interleave(sizes)
             self._described = label_counts(graph, numbers, len(self._members))
             if by == "gradients" and not fixed:
                 self.descriptors = ClusterDescriptors(numbers, len(self._members))
@@ -219,7 +223,7 @@ class ClusterSampler:
 
         def build() -> Iterator[Batch]:
             for group in groups[start:]:
-                nodes = torch.cat([self._members[i] for i in group])
+                nodes = torch.cat([self._members[i] for i in group]).long()
                 yield Batch.of_known(self._graph, nodes, count / len(group))
 
         return build()
@@ -291,9 +295,11 @@ def between_clusters(graph: Graph, clusters: Tensor) -> Tensor:
     >>> between_clusters(path, torch.tensor([0, 0, 1])).tolist()
     [1, 2]
     """
-    neighbours = graph.neighbours
-    elsewhere = clusters[neighbours.indices] != clusters[neighbours.row_ids()]
-    return neighbours.keep(elsewhere).row_lengths().nonzero()[:, 0]
+    between = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    for part, rows in graph.neighbours.pieces():
+        row = part.start + rows.row_ids()
+        between[row[clusters[rows.indices] != clusters[row]]] = True
+    return between.nonzero()[:, 0]
 
 
 def batches(

@@ -65,9 +65,9 @@ def stream(neighbours: CSR, parts: int, seed: int = 0, passes: int = PASSES) -> 
     for number in range(passes):
         noise = NOISE * max(0.0, 1 - number / ((1 - STILL) * passes))
         key = hashed_random.bits(seed, number)[0]
-        for first, rows in neighbours.pieces():
+        for part, rows in neighbours.pieces():
             arrays = rows.indptr.numpy(), rows.indices.numpy(), _counts(rows)
-            restream(first, *arrays, clusters, loads, neighbours_in, noise, key)
+            restream(part.start, *arrays, clusters, loads, neighbours_in, noise, key)
     return clusters
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from lmc import checks, kernels
 from lmc.data import rules
-from lmc.data.normalization import Norm, normalize, normalize_transposed, normalized, propagated
+from lmc.data.normalization import Norm, messages, messages_back, normalized, propagated
 from lmc.data.typed_adjacency import TYPED, typed_adjacency
+from lmc.data.weighed_rows import Messages
 from lmc.device import Copies
 from lmc.errors import ArgumentError
 from lmc.sparse import CSR
@@ -117,7 +118,7 @@ class Batch:
     halo: Tensor
     scale: float
     weights: Tensor | None = None
-    _built: dict[tuple[CSR, str], CSR] = field(default_factory=dict)
+    _built: dict[tuple[Messages, str], CSR] = field(default_factory=dict)
     _elsewhere: dict[Graph, Batch] = field(default_factory=dict)
     _copies: dict[torch.device, Copies] = field(default_factory=dict)
 
@@ -174,19 +175,19 @@ class Batch:
 
         As it, stacked where there is a row for each node and type of edges; so are the blocks below.
         """
-        return self._rows_of("nodes", normalize(self.graph, norm))
+        return self._rows_of("nodes", messages(self.graph, norm))
 
     def halo_block(self, norm: Norm = "gcn") -> CSR:
         """(halo, batch + halo): what the halo receives from within reach; the rest is cut off."""
-        return self._rows_of("halo", normalize(self.graph, norm))
+        return self._rows_of("halo", messages(self.graph, norm))
 
     def transposed_block(self, norm: Norm = "gcn") -> CSR:
         """`block` of the transposed adjacency, for the backward pass; the same object if symmetric."""
-        return self._rows_of("nodes", normalize_transposed(self.graph, norm))
+        return self._rows_of("nodes", messages_back(self.graph, norm))
 
     def transposed_halo_block(self, norm: Norm = "gcn") -> CSR:
         """`halo_block` of the transposed adjacency; the same object if symmetric."""
-        return self._rows_of("halo", normalize_transposed(self.graph, norm))
+        return self._rows_of("halo", messages_back(self.graph, norm))
 
     def renormalized(self, norm: Norm = "gcn") -> CSR:
         """(batch, batch): Cluster-GCN's adjacency, normalised as if there were nothing outside."""
@@ -197,7 +198,7 @@ class Batch:
 
     def _renormalized(self, norm: Norm) -> CSR:
         graph, typed = self.graph, norm in TYPED
-        received = self._localized(graph.numbered_edges if typed else graph.adjacency, self.nodes)
+        received = self._localized(graph.numbered_edges if typed else graph.adjacency, self._inside)
         inside = received.keep(received.indices < self.num_nodes).with_columns(self.num_nodes).ordered()
         if not typed:
             return normalized(inside, norm, graph.x.dtype)
@@ -216,7 +217,7 @@ class Batch:
     @cached_property
     def edges(self) -> Edges:
         """What the batch receives, message by message; sources are batch rows, then halo rows."""
-        return self._edges_to(self.nodes)
+        return self._edges_to(self._inside)
 
     @cached_property
     def halo_edges(self) -> Edges:
@@ -224,7 +225,7 @@ class Batch:
 
         A target thus has the same number as the source that it is, as in `edges`.
         """
-        return self._halo_first(self._edges_to(self.halo))
+        return self._halo_first(self._edges_to(self._outside))
 
     def listed(self, by: ListEdges) -> Edges:
         """The messages that a convolution wants of it."""
@@ -245,13 +246,13 @@ class Batch:
         source = torch.where(inside, source + self.num_halo, source - self.num_nodes)
         return replace(edges, ends=torch.stack([source, target]))
 
-    def _edges_to(self, rows: Tensor) -> Edges:
+    def _edges_to(self, places: Tensor) -> Edges:
         graph, dtype = self.graph, self.graph.x.dtype
         if graph.edge_attr is None and graph.edge_type is None:
-            block = self._localized(graph.adjacency, rows)
+            block = self._localized(graph.adjacency, places)
             weight, attr, kind = block.values, None, None
         else:
-            block = self._localized(graph.numbered_edges, rows)
+            block = self._localized(graph.numbered_edges, places)
             known = (graph.edge_weight, graph.edge_attr, graph.edge_type)
             weight, attr, kind = (None if array is None else array[block.values] for array in known)
         index = torch.stack([block.indices, block.row_ids()]).long()
@@ -278,21 +279,25 @@ class Batch:
         """The batch without its halo, whose messages still have their weights of the whole graph."""
         return Batch(self.graph, self.nodes, self.halo[:0], self.scale, self.weights)
 
-    def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
+    def _rows_of(self, which: Literal["nodes", "halo"], matrix: Messages) -> CSR:
         if (matrix, which) not in self._built:
-            self._built[matrix, which] = self._localized(
-                matrix, self.nodes if which == "nodes" else self.halo
-            )
+            places = self._inside if which == "nodes" else self._outside
+            self._built[matrix, which] = self._localized(matrix, places)
         return self._built[matrix, which]
 
-    def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
-        """Rows of these nodes, with the entries whose column is a local row, under its local number."""
-        localize = kernels.kernels_for().localize
-        given = (matrix.indptr, matrix.indices, matrix.values)
-        if matrix.stacked > 1:
-            rows = (rows[:, None] * matrix.stacked + torch.arange(matrix.stacked)).flatten()
-        indptr, indices, values = localize(*given, rows, self.members)
-        return CSR(indptr, indices, values, len(self.members), matrix.stacked)
+    def _localized(self, matrix: Messages, places: Tensor) -> CSR:
+        """These local rows, with the entries whose column is a local row, under its local number."""
+        return matrix.localized(places, self.members)
+
+    @property
+    def _inside(self) -> Tensor:
+        """(batch,) the local numbers of batch rows."""
+        return torch.arange(self.num_nodes)
+
+    @property
+    def _outside(self) -> Tensor:
+        """(halo,) the local numbers of halo rows."""
+        return torch.arange(self.num_nodes, self.num_nodes + self.num_halo)
 
     # -- what is known of its nodes --------------------------------------------------------------
 
@@ -314,7 +319,7 @@ class Batch:
     @cached_property
     def local_degree(self) -> Tensor:
         """(halo,) how many of these are in the batch or the halo."""
-        return self._localized(self.graph.neighbours, self.halo).row_counts()
+        return self._localized(self.graph.neighbours, self._outside).row_counts()
 
     @cached_property
     def local_share(self) -> Tensor:
@@ -326,7 +331,7 @@ class Batch:
         """A sample of the batch rows with neighbours outside: their sums are known with and without those."""
         stride = min(TELLING, max(1, self.num_nodes // LEAST_TELLING))
         rows = torch.arange(0, self.num_nodes, stride)
-        neighbours = self._localized(self.graph.neighbours, self.nodes[rows])
+        neighbours = self._localized(self.graph.neighbours, rows)
         inside = neighbours.keep(neighbours.indices < self.num_nodes).row_counts()
         everyone = self.graph.degrees[self.nodes[rows]]
         some_outside = inside < everyone
@@ -335,15 +340,15 @@ class Batch:
 
     def telling_block(self, norm: Norm = "gcn") -> CSR:
         """(telling rows, batch + halo): what they receive from the batch alone."""
-        return self._inside_of(normalize(self.graph, norm))
+        return self._inside_of(messages(self.graph, norm))
 
     def transposed_telling_block(self, norm: Norm = "gcn") -> CSR:
         """`telling_block` of the transposed adjacency; the same object if symmetric."""
-        return self._inside_of(normalize_transposed(self.graph, norm))
+        return self._inside_of(messages_back(self.graph, norm))
 
-    def _inside_of(self, matrix: CSR) -> CSR:
+    def _inside_of(self, matrix: Messages) -> CSR:
         if (matrix, "telling") not in self._built:
-            some = self._localized(matrix, self.nodes[self.telling.rows])
+            some = self._localized(matrix, self.telling.rows)
             self._built[matrix, "telling"] = some.keep(some.indices < self.num_nodes)
         return self._built[matrix, "telling"]
 

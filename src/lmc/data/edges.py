@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data import rules
+from lmc.data.stored import stored
 from lmc.sparse import CSR, index_dtype
 
 
@@ -74,15 +77,32 @@ def counted(matrix: CSR) -> CSR:
     return pattern if pattern.is_canonical() else CSR.from_scipy(pattern.to_scipy())
 
 
-def in_either_direction(adjacency: CSR, transposed: CSR) -> CSR:
+def in_either_direction(adjacency: CSR, transposed: CSR, scratch: Path | None = None) -> CSR:
     """The neighbours of every node, itself not among them; the values are how often, if not always once.
 
     Two nodes are neighbours as often as the one sends to the other, or the other to the one, if that is more.
+    With a folder for it, what has to be stored is stored there.
     """
-    once = counted(adjacency.without_diagonal())
+    if scratch is None:
+        return _rows_in_either_direction(0, adjacency, transposed)
+    symmetric = transposed is adjacency
+    if symmetric and not adjacency.has_diagonal() and adjacency.is_canonical():
+        return adjacency.with_values(None)
+
+    def pieces() -> Iterator[tuple[slice, CSR]]:
+        for part, rows in adjacency.pieces():
+            back = rows if symmetric else transposed.rows(part)
+            yield part, _rows_in_either_direction(part.start, rows, back)
+
+    return stored(scratch, adjacency, (1 if symmetric else 2) * adjacency.num_entries, pieces())
+
+
+def _rows_in_either_direction(first: int, adjacency: CSR, transposed: CSR) -> CSR:
+    """The same of consecutive rows, from the first of them on."""
+    once = counted(adjacency.without_diagonal(first))
     if transposed is adjacency:
         return once
-    either = once.to_scipy().maximum(counted(transposed.without_diagonal()).to_scipy())
+    either = once.to_scipy().maximum(counted(transposed.without_diagonal(first)).to_scipy())
     neighbours = CSR.from_scipy(either)
     assert neighbours.values is not None
     return neighbours.with_values(None) if bool((neighbours.values == 1).all()) else neighbours

@@ -22,6 +22,7 @@ from lmc.data.pyg import check_data, check_roles, to_data, union
 from lmc.data.splits import Role
 from lmc.data.topology import Topology
 from lmc.errors import ArgumentError, GraphError
+from lmc.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
@@ -284,6 +285,10 @@ class Graph(Topology):
     def open(cls, path: str | Path) -> Graph:
         """Open a folder that `save` wrote; its arrays are memory-mapped and checked, not copied.
 
+        A large graph (`storage.STAYS_ON_DISK`) stays on disk: what is made of all its edges or features is
+        kept in files too, in `$LMC_SCRATCH` or else in the folder, without names, for as long as they are
+        used. Its arrays cannot be written to.
+
         >>> import tempfile
         >>> graph = Graph([[0], [1]], torch.ones(2, 1), [0, 1], [True, True])
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -294,6 +299,8 @@ class Graph(Topology):
         opened = storage.open_folder(checks.path("path", path))
         try:
             graph = cls.from_csr(**saved.arguments(*opened))
+            if not opened[1]["x"].flags.writeable:
+                graph.scratch = scratch_folder(Path(path))
             graph.remember_source({"name": str(Path(path).absolute())})
             return graph
         except (GraphError, ArgumentError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -12,9 +13,12 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.given import check_graph
+from lmc.data.stored import stored
 from lmc.data.typed_adjacency import TYPED, TypedNorm, typed_adjacency
+from lmc.data.weighed_rows import Messages, WeighedRows
 from lmc.device import copied
 from lmc.errors import GraphError
+from lmc.scratch import ScratchMatrix
 from lmc.sparse import CSR, index_dtype
 
 if TYPE_CHECKING:
@@ -33,6 +37,17 @@ AnyEdges = Literal[
     "chebyshev",
 ]
 NamedNorm = Literal[AnyEdges, TypedNorm]
+
+OF_SUMS: tuple[NamedNorm, ...] = (
+    "gcn",
+    "gcn improved",
+    "gcn without loops",
+    "mean",
+    "sum",
+    "plain mean",
+    "plain sum",
+)
+"""Those whose entries follow from the sums of two rows, that of the target and that of the source."""
 
 OF_ALL_EDGES: tuple[NamedNorm, ...] = ("chebyshev sym", "chebyshev rw", "chebyshev")
 """Those whose row needs more than what the row's own sources receive: what they send, or all degrees."""
@@ -93,6 +108,24 @@ def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
     return _once(graph, norm, "transposed", lambda: normalize(graph, norm).transpose())
 
 
+def messages(graph: Graph, norm: Norm = "gcn") -> Messages:
+    """What gives the rows of `normalize`: that matrix; of a graph on disk, what its weights follow from."""
+    if graph.scratch is None or norm not in OF_SUMS:
+        return normalize(graph, norm)
+    return _once(graph, norm, "rows", lambda: _weighed_rows(graph.adjacency, norm, graph.x.dtype))
+
+
+def messages_back(graph: Graph, norm: Norm = "gcn") -> Messages:
+    """The same of `normalize_transposed`."""
+    forth = messages(graph, norm)
+    if isinstance(forth, CSR):
+        return normalize_transposed(graph, norm)
+    if graph.is_undirected and forth.to is forth.of:
+        return forth
+    back = graph.transposed if forth.edges.values is not None else graph.transposed.with_values(None)
+    return _once(graph, norm, "rows back", lambda: forth.transposed(back))
+
+
 def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
     """(nodes, features) Aᴷ X, of K hops; each power is computed once.
 
@@ -108,7 +141,12 @@ def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
 
     def compute() -> Tensor:
         lower = propagated(graph, norm, hops - 1)
-        return normalize(graph, norm).times(lower, lower[:0])
+        if graph.scratch is None:
+            return normalize(graph, norm).times(lower, lower[:0])
+        sums = ScratchMatrix(graph.scratch, tuple(lower.shape), lower.dtype)
+        for part, rows in messages(graph, norm).pieces():
+            sums[part] = rows.times(lower, lower[:0])
+        return sums.values
 
     return _once(graph, norm, _power(hops), compute)
 
@@ -121,7 +159,7 @@ def sums_of(graph: Graph, norm: Norm, message: Tensor, part: slice) -> Tensor:
     known: Tensor | None = _cache.get(graph, {}).get((str(norm), _power(1)))
     if message is graph.x and known is not None:
         return known[part]
-    return copied(normalize(graph, norm).rows(part), message.device) @ message
+    return copied(messages(graph, norm).rows(part), message.device) @ message
 
 
 def _power(hops: int) -> str:
@@ -143,7 +181,26 @@ def _normalized_graph(graph: Graph, norm: Norm) -> CSR:
         types = graph.num_edge_types
         assert graph.edge_type is not None  # which the line above refuses
         return typed_adjacency(graph.adjacency, graph.edge_type, types, str(norm), graph.x.dtype)
+    if graph.scratch is not None and norm in OF_SUMS:
+        most = graph.num_edges + graph.num_nodes  # with every self-loop
+        return stored(graph.scratch, graph.adjacency, most, messages(graph, norm).pieces())
     return normalized(graph.adjacency, norm, graph.x.dtype)
+
+
+def _weighed_rows(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> WeighedRows:
+    """What the rows of `normalized` follow from; norm is one of `OF_SUMS`."""
+    assert isinstance(norm, str)
+    edges = adjacency.with_values(None) if norm.startswith("plain") else adjacency
+    loop = _LOOPS.get(norm)
+    rows = WeighedRows(edges, None, None, 1.0 if loop and edges.values is None else loop, dtype)
+    if norm.endswith("sum"):
+        return rows
+    sums = torch.zeros(edges.shape[0], dtype=torch.float64)
+    for part, some in replace(rows, dtype=torch.float64).pieces():
+        sums[part] = some.row_sums()
+    symmetric = norm.startswith("gcn")
+    power = _inverse(sums, 0.5 if symmetric else 1.0, norm, "row")
+    return replace(rows, to=power, of=power if symmetric else None)
 
 
 def normalized(adjacency: CSR, norm: Norm, dtype: torch.dtype) -> CSR:

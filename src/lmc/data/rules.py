@@ -13,6 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from lmc import checks, memory_use
+from lmc.array_files import shared
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line
 
@@ -29,6 +30,8 @@ TO_NUMBERS = "numpy.unique(names, return_inverse=True)[1] makes numbers of names
 def tensor(name: str, array: Any) -> Tensor:
     """A detached, dense CPU tensor of any array, without a copy where possible."""
     try:
+        if isinstance(array, np.memmap) and array.flags.c_contiguous:
+            return shared(array)  # a file that cannot be written to is not copied either
         if not isinstance(array, Tensor) and hasattr(array, "__array__"):
             array = np.require(array, requirements=["C", "W"])  # what torch can share
         result = torch.as_tensor(array).detach().cpu()

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from lmc import kernels
 from lmc.data.batch import Batch, Edges, message_per_entry
-from lmc.data.normalization import Norm, normalize
+from lmc.data.normalization import Norm, messages
+from lmc.data.weighed_rows import Messages, WeighedRows
 from lmc.sparse import CSR
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class SampledBlock(Batch):
 
     def transposed_block(self, norm: Norm = "gcn") -> CSR:
         """(members, nodes) `block`, transposed: the way back of its messages; stacked rows are rows here."""
-        key = (normalize(self.graph, norm), "transposed")
+        key = (messages(self.graph, norm), "transposed")
         if key not in self._built:
             self._built[key] = replace(self.block(norm), stacked=1).transpose()
         return self._built[key]
@@ -70,27 +71,29 @@ class SampledBlock(Batch):
 
     def drawn_edges(self, norm: Norm) -> Edges:
         """`weighed_edges` with the weights of the whole graph, whatever a message stands for."""
-        return message_per_entry(self._picked(normalize(self.graph, norm))[0])
+        return message_per_entry(self._picked(messages(self.graph, norm))[0])
 
-    def weighed(self, matrix: CSR) -> CSR:
+    def weighed(self, matrix: Messages) -> CSR:
         """(nodes, members) entries that were drawn, times how many each stands for, in float64."""
         block, stand_for = self._picked(matrix)
         return block.with_values(stand_for if block.values is None else stand_for * block.values)
 
-    def _rows_of(self, which: Literal["nodes", "halo"], matrix: CSR) -> CSR:
+    def _rows_of(self, which: Literal["nodes", "halo"], matrix: Messages) -> CSR:
         if (matrix, which) not in self._built:
             block = self.weighed(matrix)
             assert block.values is not None
             self._built[matrix, which] = block.with_values(block.values.to(self.graph.x.dtype))
         return self._built[matrix, which]
 
-    def _localized(self, matrix: CSR, rows: Tensor) -> CSR:
+    def _localized(self, matrix: Messages, places: Tensor) -> CSR:
         """Entries that were drawn, as they are."""
         return self._picked(matrix)[0]
 
-    def _picked(self, matrix: CSR) -> tuple[CSR, Tensor]:
+    def _picked(self, matrix: Messages) -> tuple[CSR, Tensor]:
         """The entries of a matrix that were drawn, under local numbers; and how many each stands for."""
         rows, heard = self.nodes, self.heard
+        if isinstance(matrix, WeighedRows):
+            matrix, rows = matrix.take(rows), torch.arange(len(rows))
         if matrix.stacked > 1:
             rows = (rows[:, None] * matrix.stacked + torch.arange(matrix.stacked)).flatten()
         given = (matrix.indptr, matrix.indices, rows, matrix.stacked, heard.indptr, heard.indices)

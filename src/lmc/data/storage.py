@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ HEADER = "graph.json"
 FORMAT = "lmc-graph"
 VERSION = 1
 REQUIRED = ("indptr", "indices", "x", "y", "train_mask", "val_mask", "test_mask")
+STAYS_ON_DISK = 1 << 28
+"""Bytes of a folder from which on a graph is worked on where it is, and little of it is copied."""
 OPTIONAL = ("edge_weight", "edge_attr", "edge_type", "id")
 
 # x.npy; a graph that replaces another has x.<token>.npy, so that both are whole until the header changes.
@@ -71,7 +73,11 @@ def _files(path: Path) -> list[str]:
 
 
 def open_folder(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the memory-mapped arrays (copy on write: the files never change)."""
+    """The header and the memory-mapped arrays.
+
+    The files never change: those of a small graph are copied where something writes to them; those of one
+    that is to stay on disk cannot be written to, since room for copies would count as memory.
+    """
     header = _header(path)
     while True:
         try:
@@ -107,11 +113,14 @@ def _arrays(path: Path, header: dict[str, Any]) -> dict[str, NDArray[Any]]:
     for name, file in files.items():
         if not (isinstance(file, str) and (match := _ARRAY.fullmatch(file)) and match[1] == name):
             raise GraphError(f"{path / HEADER}: {file!r} is not the file of array {name!r}")
-    return {name: _mapped(path / file) for name, file in files.items()}
+    arrays = {name: _mapped(path / file, "r") for name, file in files.items()}
+    if sum(array.nbytes for array in arrays.values()) >= STAYS_ON_DISK:
+        return arrays
+    return {name: _mapped(path / file, "c") for name, file in files.items()}
 
 
-def _mapped(file: Path) -> NDArray[Any]:
+def _mapped(file: Path, mode: Literal["c", "r"]) -> NDArray[Any]:
     try:
-        return np.lib.format.open_memmap(regular(file), mode="c")
+        return np.lib.format.open_memmap(regular(file), mode=mode)
     except DAMAGED_ARRAY as error:
         raise GraphError(f"{file}: cannot be read ({one_line(error)})") from None

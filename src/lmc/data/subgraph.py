@@ -29,6 +29,7 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
     """
     nodes = rules.node_set(nodes, graph.num_nodes, "subgraph")
     part = copy.copy(graph)
+    part.scratch = None
     for known in ("transposed", "neighbours", "degrees", "numbered_edges", "num_edge_types"):  # of all edges
         vars(part).pop(known, None)
     of_edges = graph.edge_attr is not None or graph.edge_type is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lmc.data.edges import in_either_direction
+from lmc.data.stored import stored_range, stored_transpose
 from lmc.errors import GraphError
 from lmc.sparse import CSR
 
@@ -21,6 +23,8 @@ class Topology:
     """(edges, columns) in the order of `adjacency`, or None."""
     edge_type: Tensor | None
     """(edges,) int32 or int64 in the order of `adjacency`, or None."""
+    scratch: Path | None = None
+    """Of a graph that stays on disk: the folder for what is made of all its edges or features; else None."""
 
     @property
     def num_nodes(self) -> int:
@@ -40,7 +44,9 @@ class Topology:
     @cached_property
     def transposed(self) -> CSR:
         """(nodes, nodes), row j: the targets of node j's messages; `adjacency` itself if undirected."""
-        return self.adjacency.transpose()
+        if self.scratch is None or self.adjacency.is_symmetric():
+            return self.adjacency.transpose()
+        return stored_transpose(self.scratch, self.adjacency)
 
     @property
     def is_undirected(self) -> bool:
@@ -50,7 +56,9 @@ class Topology:
     @cached_property
     def numbered_edges(self) -> CSR:
         """(nodes, nodes) the adjacency with the number of each edge, its place in `edge_attr`, as value."""
-        return self.adjacency.with_values(torch.arange(self.num_edges))
+        if self.scratch is None:
+            return self.adjacency.with_values(torch.arange(self.num_edges))
+        return self.adjacency.with_values(stored_range(self.scratch, self.num_edges))
 
     @cached_property
     def num_edge_types(self) -> int:
@@ -65,12 +73,14 @@ class Topology:
 
         Values are how often they do, the more frequent of the two; None where it is always once.
         """
-        return in_either_direction(self.adjacency, self.transposed)
+        return in_either_direction(self.adjacency, self.transposed, self.scratch)
 
     @cached_property
     def sources(self) -> CSR:
         """(nodes, nodes), row i: the other nodes that send to i; values as in `neighbours`."""
-        return self.neighbours if self.is_undirected else in_either_direction(self.adjacency, self.adjacency)
+        if self.is_undirected:
+            return self.neighbours
+        return in_either_direction(self.adjacency, self.adjacency, self.scratch)
 
     @cached_property
     def degrees(self) -> Tensor:

@@ -21,6 +21,8 @@ from lmc.kernels.fast_batches import members as members
 from lmc.kernels.fast_batches import swap_between_groups as swap_between_groups
 from lmc.kernels.fast_quantized import put_quantized as put_quantized
 from lmc.kernels.fast_quantized import take_quantized as take_quantized
+from lmc.kernels.fast_rows import is_symmetric as is_symmetric
+from lmc.kernels.fast_rows import weigh as weigh
 from lmc.kernels.fast_samples import draw as draw
 from lmc.kernels.fast_samples import number as number
 from lmc.kernels.fast_samples import pick as pick

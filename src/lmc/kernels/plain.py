@@ -14,6 +14,8 @@ from lmc import hashed_random
 from lmc.device import HOST, copied, widest_type
 from lmc.kernels.plain_quantized import put_quantized as put_quantized
 from lmc.kernels.plain_quantized import take_quantized as take_quantized
+from lmc.kernels.plain_rows import is_symmetric as is_symmetric
+from lmc.kernels.plain_rows import weigh as weigh
 from lmc.kernels.plain_samples import draw as draw
 from lmc.kernels.plain_samples import number as number
 from lmc.kernels.plain_samples import pick as pick

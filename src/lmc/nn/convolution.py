@@ -125,7 +125,7 @@ class ConvolutionLayer(Layer):
 
     def of_rows(self, graph: Graph, part: slice, message: Tensor, initial: Tensor, rows: Rows) -> Tensor:
         """(part, out) the boundary after the layer, of consecutive nodes; differentiable."""
-        batch, here = Batch.of_known(graph, torch.arange(graph.num_nodes)[part], 1.0), initial.device
+        batch, here = Batch.of_known(graph, torch.arange(*part.indices(graph.num_nodes)), 1.0), initial.device
         others = message.index_select(0, copied(batch.halo, message.device))
         edges = copied(self.edges(batch), here)
         received = self.receive(edges, message[part].to(here), others.to(here), rows)

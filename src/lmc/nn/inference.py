@@ -24,6 +24,7 @@ from lmc.nn.module_context import computing_in, evaluation_mode, on_device, with
 from lmc.nn.rows import Rows
 from lmc.nn.weights import weight_type
 from lmc.precision import Precision, check_precision, computed_type
+from lmc.scratch import ScratchMatrix
 from lmc.sparse import CSR
 
 COLUMNS = 32
@@ -50,6 +51,9 @@ def predict(
     (GraphSAGE, a residual) or cannot add them up (attention) has two matrices; a model whose layers read its
     input (GCNII) or that of their convolution (APPNP) has one more, and one whose head jumps to every
     convolution has them all. `lmc.SIGN` keeps the powers of the graph, for as long as the graph lives.
+
+    Of a graph that stays on disk (`Graph.scratch`) all these matrices are files, and so is the result; memory
+    is that of `rows_at_once` rows and their messages.
 
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
@@ -165,6 +169,21 @@ class _Matrix:
             self.blocks[place] = adjacency @ self.blocks[place]
 
 
+@dataclass(frozen=True)
+class _StoredMatrix(_Matrix):
+    """The same on disk, in one block."""
+
+    file: ScratchMatrix
+
+    @staticmethod
+    def of(file: ScratchMatrix) -> _StoredMatrix:
+        """What is read and written there."""
+        return _StoredMatrix([file.values], file)
+
+    def __setitem__(self, part: slice, rows: Tensor) -> None:
+        self.file[part] = rows
+
+
 def _split(rows: Tensor, columns: int) -> list[Tensor]:
     width = rows.shape[1]
     return [rows[:, first : first + columns] for first in range(0, max(1, width), max(1, columns))]
@@ -210,13 +229,16 @@ class _Inference:
     def on(
         graph: Graph, model: Model, rows_at_once: int, widths: list[int], tell: Tell = _nobody
     ) -> _Inference:
-        """With its matrices where the model is, if they fit; those that are read again are counted, too."""
+        """With its matrices where the model is, if they fit; those that are read again are counted, too.
+
+        Those of a graph that stays on disk are on disk.
+        """
         here = device_of(model)
         free, again = free_memory(here), len(model.read_again) + len(model.jumped_to) + model.reads_initial
         numbers = (3 + again) * max(
             graph.num_features, *widths
         ) * graph.num_nodes + 2 * graph.adjacency.num_entries
-        fits = free is None or numbers * graph.x.itemsize <= free
+        fits = graph.scratch is None and (free is None or numbers * graph.x.itemsize <= free)
         return _Inference(graph, model, rows_at_once, here if fits else HOST, tell)
 
     @cached_property
@@ -228,7 +250,7 @@ class _Inference:
         """(nodes, out) predictions."""
         if (parts := self.model.precomputed(self.graph)) is not None:
             z = _Matrix(parts)
-            return self._by_rows(lambda part, rows: self.model.read([z[part].to(self.here)], rows)).whole
+            return self._by_rows(lambda part, rows: self._predicted([z[part].to(self.here)], rows)).whole
         return self.through_layers()
 
     def through_layers(self) -> Tensor:
@@ -238,7 +260,7 @@ class _Inference:
 
         def read(z: Tensor, part: slice, rows: Rows) -> Tensor:
             jumped = (sent[place - 1][part].to(self.here) for place in model.jumped_to)
-            return model.read([*jumped, z], rows)
+            return self._predicted([*jumped, z], rows)
 
         message, initial = self._encoded()
         for place, layer in enumerate(model.layers, start=1):
@@ -250,6 +272,10 @@ class _Inference:
             onward = read if place == len(model.layers) else _sending(model.layers[place])
             message = self._through(layer, message, before, onward, place + 1)
         return message.whole
+
+    def _predicted(self, seen: list[Tensor], rows: Rows) -> Tensor:
+        """(rows, out) what the head makes of it, in the type of the features."""
+        return self.model.read(seen, rows).to(self.graph.x.dtype)
 
     @cached_property
     def _kept(self) -> set[int]:
@@ -309,13 +335,22 @@ class _Inference:
             rows = on_host(rows) if self.home == HOST else rows
             columns = COLUMNS if takes_sums else rows.shape[1]
             if out is None or (start == 0 and not out.fits(rows, columns)):
-                out = _Matrix.like(rows, self.graph.num_nodes, columns)
+                out = self._room(rows, columns)
             out[part] = rows
         assert out is not None  # a graph has a node or more
         return out
 
+    def _room(self, rows: Tensor, columns: int) -> _Matrix:
+        """For as wide rows of all nodes."""
+        graph = self.graph
+        if graph.scratch is None:
+            return _Matrix.like(rows, graph.num_nodes, columns)
+        return _StoredMatrix.of(ScratchMatrix(graph.scratch, (graph.num_nodes, columns), rows.dtype))
+
     def _takes_sums(self, reader: int) -> bool:
-        """Whether a layer, counted from 1, has no use for the messages themselves."""
+        """Whether a layer, counted from 1, has no use for the messages themselves; on disk none has."""
+        if self.graph.scratch is not None:
+            return False
         if not 1 <= reader <= len(self.model.layers) or reader in self._kept:
             return False
         layer = self.model.layers[reader - 1]

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from lmc.data.given import check_graph
-from lmc.data.normalization import Norm, normalize_transposed, sums_of
+from lmc.data.normalization import Norm, messages_back, sums_of
 from lmc.data.typed_adjacency import TYPED
 from lmc.device import device_of
 from lmc.errors import ArgumentError, GraphError
@@ -157,7 +157,7 @@ class LinearLayer(Layer):
 
     def prepare_graph(self, graph: Graph) -> None:
         """Normalise the adjacency, for both directions."""
-        normalize_transposed(graph, self.aggregation)
+        messages_back(graph, self.aggregation)
 
     def prepare(self, batch: Batch, halo: bool) -> None:
         """Build the blocks of its aggregation, for both directions."""

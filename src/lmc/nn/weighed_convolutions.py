@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lmc.data.batch import Batch, Edges
 from lmc.data.derived_norms import Looped, Plain
-from lmc.data.normalization import Norm, normalize
+from lmc.data.normalization import Norm, messages
 from lmc.nn.cluster_gcn_conv import ClusterGCNConvLayer
 from lmc.nn.convolution import ConvolutionLayer
 from lmc.nn.linear_convolutions import GCNConvLayer, SAGEConvLayer, normalization_of
@@ -40,7 +40,7 @@ class WeighedLayer(ConvolutionLayer):
 
     def prepare_graph(self, graph: Graph) -> None:
         """Normalise the adjacency."""
-        normalize(graph, self.norm)
+        messages(graph, self.norm)
 
     def edges(self, batch: Batch) -> Edges:
         """What the batch receives, self-loops of the normalisation included."""

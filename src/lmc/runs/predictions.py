@@ -21,11 +21,14 @@ from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
 from lmc.files import one_line, read_text_bytes, write_atomically
 
 Array = NDArray[Any]
+Pieces = Iterator[dict[str, Array]]
+"""Consecutive rows of the table, (rows,) or (rows, out) each."""
 
 # The name of a column for each column of a matrix; what is not here is one column under its own name.
 _PREFIX = {"label": "label", "value": "value", "probabilities": "p"}
 
-_CSV_ROWS = 1 << 14
+ROWS_AT_ONCE = 1 << 15
+"""Of a table; a row group of Parquet. Python's own numbers, for CSV, take many times the memory of arrays."""
 _QUOTE = '"'
 _SPECIAL = {_QUOTE, ",", "\n", "\r"}
 _CSV_FORMATS = {"i": "%d", "U": "%s"}
@@ -82,19 +85,25 @@ def write_predictions(
     check_suffix(file)
     task = graph.task if task is None else task
     checks.one_of("task", task, Task)
-    node = np.arange(graph.num_nodes)
-    if nodes is not None:
-        node = rules.some_nodes(nodes, graph.num_nodes, "nodes").numpy()
-    _check_matrix(prediction, len(node))
-    named = {} if graph.id is None else {"id": graph.id[node]}
-    arrays = {"node": node, **named, "split": split_of(graph)[node], **_meaning(prediction, task)}
+    wanted = None if nodes is None else rules.some_nodes(nodes, graph.num_nodes, "nodes").numpy()
+    count = graph.num_nodes if wanted is None else len(wanted)
+    _check_matrix(prediction, count)
     names = graph.class_names if class_names is None else class_names
-    if task == "multiclass" and names is not None:
-        arrays = _with_names(arrays, names)
+
+    def arrays(start: int) -> dict[str, Array]:
+        """Of some rows."""
+        stop = min(start + ROWS_AT_ONCE, count)
+        node = np.arange(start, stop) if wanted is None else wanted[start:stop]
+        named = {} if graph.id is None else {"id": graph.id[node]}
+        meaning = _meaning(prediction[start:stop], task)
+        found = {"node": node, **named, "split": split_of(graph, node), **meaning}
+        return _with_names(found, names) if task == "multiclass" and names is not None else found
+
+    pieces = map(arrays, range(0, count, ROWS_AT_ONCE))
     endings = _endings(prediction.shape[1], None if task == "regression" else names)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, arrays, endings))
+        write_atomically(file, lambda opened: _WRITERS[file.suffix](opened, pieces, endings))
     except OSError as error:
         raise LMCError(f"{file}: cannot be written ({one_line(error)})") from None
 
@@ -159,15 +168,15 @@ def nodes_in_file(file: Path, graph: Graph) -> Tensor:
         raise DatasetError(f"{file}: {error}") from None
 
 
-def split_of(graph: Graph) -> NDArray[np.str_]:
+def split_of(graph: Graph, nodes: NDArray[np.int64]) -> NDArray[np.str_]:
     """(nodes,) the part of the split that each node is in: `"train"`, `"val"`, `"test"` or `"none"`.
 
-    >>> split_of(Graph([[0], [1]], torch.ones(2, 1), [0, 1], [True, False])).tolist()
+    >>> split_of(Graph([[0], [1]], torch.ones(2, 1), [0, 1], [True, False]), np.array([0, 1])).tolist()
     ['train', 'none']
     """
-    split = np.full(graph.num_nodes, "none", dtype="<U5")
+    split = np.full(len(nodes), "none", dtype="<U5")
     for name, mask in (("train", graph.train_mask), ("val", graph.val_mask), ("test", graph.test_mask)):
-        split[mask.numpy()] = name
+        split[mask.numpy()[nodes]] = name
     return split
 
 
@@ -194,23 +203,34 @@ def _columns(arrays: dict[str, Array], endings: Sequence[str]) -> Iterator[tuple
             yield name, array
 
 
-def _write_parquet(file: BinaryIO, arrays: dict[str, Array], endings: Sequence[str]) -> None:
+def _write_parquet(file: BinaryIO, pieces: Pieces, endings: Sequence[str]) -> None:
     import pyarrow  # slow to import, and for this alone
     from pyarrow import parquet
 
-    columns = _columns(arrays, endings)
-    table = {name: pyarrow.array(np.ascontiguousarray(column)) for name, column in columns}
-    parquet.write_table(pyarrow.table(table), file)
+    def table(arrays: dict[str, Array]) -> Any:
+        columns = _columns(arrays, endings)
+        return pyarrow.table({name: pyarrow.array(np.ascontiguousarray(column)) for name, column in columns})
+
+    first = table(next(pieces))
+    with parquet.ParquetWriter(file, first.schema) as writer:
+        writer.write_table(first)
+        for arrays in pieces:
+            writer.write_table(table(arrays))
 
 
-def _write_csv(file: BinaryIO, arrays: dict[str, Array], endings: Sequence[str]) -> None:
-    columns = dict(_columns(arrays, endings))
-    file.write(",".join(_cells(np.array(list(columns)))).encode() + b"\n")
-    row = ",".join(_csv_format(column) for column in columns.values()) + "\n"
-    # By ranges of rows: Python's own numbers take many times the memory of the arrays.
-    for start in range(0, len(arrays["node"]), _CSV_ROWS):
-        part = [_cells(column[start : start + _CSV_ROWS]) for column in columns.values()]
-        file.write("".join(row % cells for cells in zip(*part, strict=True)).encode())
+def _write_csv(file: BinaryIO, pieces: Pieces, endings: Sequence[str]) -> None:
+    for number, arrays in enumerate(pieces):
+        columns = dict(_columns(arrays, endings))
+        if number == 0:
+            file.write(",".join(_cells(np.array(list(columns)))).encode() + b"\n")
+        row = ",".join(_csv_format(column) for column in columns.values()) + "\n"
+        cells = zip(*map(_cells, columns.values()), strict=True)
+        file.write("".join(row % each for each in cells).encode())
+
+
+def _write_npz(file: BinaryIO, pieces: Pieces, endings: Sequence[str]) -> None:
+    every = list(pieces)
+    np.savez(file, **{name: np.concatenate([arrays[name] for arrays in every]) for name in every[0]})  # type: ignore[arg-type]
 
 
 def _cells(column: Array) -> list[Any]:
@@ -227,8 +247,8 @@ def _csv_format(column: Array) -> str:
     return _CSV_FORMATS.get(column.dtype.kind, f"%.{digits}g")
 
 
-_WRITERS: dict[str, Callable[[BinaryIO, dict[str, Array], Sequence[str]], object]] = {
+_WRITERS: dict[str, Callable[[BinaryIO, Pieces, Sequence[str]], object]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,
-    ".npz": lambda opened, arrays, _: np.savez(opened, **arrays),  # type: ignore[arg-type]
+    ".npz": _write_npz,
 }

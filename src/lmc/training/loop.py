@@ -302,7 +302,7 @@ class Training:
         )
 
     def _lost(self, what: str, step: int) -> DivergedError:
-        largest = float(self.graph.x.abs().max()) if self.graph.x.numel() else 0.0
+        largest = max(map(abs, map(float, self.graph.x.aminmax()))) if self.graph.x.numel() else 0.0
         cause = (
             f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
         )

@@ -13,6 +13,7 @@ from torch import Tensor
 from lmc import checks
 from lmc.data.graph import Graph
 from lmc.data.rules import Task
+from lmc.data.stored import selected
 from lmc.errors import ArgumentError
 from lmc.kernels.fixed_sums import total
 
@@ -220,4 +221,8 @@ def evaluate(graph: Graph, prediction: Tensor, of: MetricFunction | None = None)
     """
     of = of or metric_of(graph.task).of
     masks = {"train": graph.train_mask, "val": graph.val_mask, "test": graph.test_mask}
-    return {split: of(prediction[mask], graph.y[mask]) for split, mask in masks.items() if bool(mask.any())}
+    return {
+        split: of(selected(graph.scratch, prediction, mask), graph.y[mask])
+        for split, mask in masks.items()
+        if bool(mask.any())
+    }

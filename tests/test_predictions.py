@@ -160,11 +160,12 @@ def test_predictions_are_in_the_order_of_the_graph(tmp_path, suffix):
     assert accuracy == pytest.approx(evaluate(graph, prediction)["test"])
 
 
-def test_csv_is_written_in_several_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("lmc.runs.predictions._CSV_ROWS", 3)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_tables_are_written_in_several_parts(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr("lmc.runs.predictions.ROWS_AT_ONCE", 3)
     graph, prediction = graph_of([0] * 8), torch.randn(8, 2)
-    write_predictions(tmp_path / "a.csv", graph, prediction, "regression")
-    found = read(tmp_path / "a.csv")
+    write_predictions(tmp_path / f"a{suffix}", graph, prediction, "regression")
+    found = read(tmp_path / f"a{suffix}")
     assert typed("node", found["node"]).tolist() == list(range(8))
     np.testing.assert_array_equal(typed("value", found["value_1"]), prediction[:, 1].numpy())
 

@@ -26,8 +26,8 @@ class WeighedRows:
         dtype: of the weights.
 
     >>> pair = CSR(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), None, 2)
-    >>> halves = torch.full((2,), 0.5).sqrt().double()
-    >>> WeighedRows(pair, halves, halves, 1.0, torch.float32).rows(slice(0, 1)).to_dense().tolist()
+    >>> half = torch.full((2,), 0.5).double()
+    >>> WeighedRows(pair, half, None, 1.0, torch.float32).rows(slice(0, 1)).to_dense().tolist()
     [[0.5, 0.5]]
     """
 

@@ -62,7 +62,7 @@ PARTICULAR = {
     "GAT residual": lambda *s: gat(*s, residual=True),
     "GAT of edges": lambda *s: gat(*s, edge_dim=2),
     "GATv2 of edges, shared": lambda *s: gat(*s, v2=True, edge_dim=2, share_weights=True),
-    "PNA of edges, towers": lambda *s: pna(*s[:3], 4, edge_dim=2, towers=2, divide_input=False),
+    "PNA of edges, towers": lambda *s: pna(*s, edge_dim=2, towers=3, divide_input=False),
     "PNA trained norm": lambda *s: pna(*s, train_norm=True),
 }
 

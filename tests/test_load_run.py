@@ -58,7 +58,6 @@ def test_a_model_of_ours(tmp_path, name):
 KINDS = ["GCN", "SAGE mean", "GIN", "GAT", "GATv2", "EdgeCNN", "GAT of edges", "PNA of edges, towers"]
 
 
-@pytest.mark.filterwarnings("ignore:model. predicts 4 classes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_of_a_model_of_pyg_are_those_of_the_plain_one(tmp_path, kind):
     """In a plain model of PyG by its own names, and in the one that the folder gives."""

@@ -150,6 +150,15 @@ def settings(command: Callable[..., Any]) -> Callable[..., Any]:
     return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
+def _no_settings(file: Path) -> str:
+    """What was meant instead, most likely: a graph, or one more of several methods."""
+    if file.name in METHODS:
+        hint = f"methods follow one option, with commas, as in --methods gas,{file}"
+    else:
+        hint = f"graphs are named by --data {file}"
+    return f"{file}: there is no such file of settings; {hint}"
+
+
 def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any]:
     """The settings of the preset, the file and the flags of a command; the later ones win."""
     from lmc import checks
@@ -163,6 +172,8 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     if preset is not None:
         trees.append(PRESETS[checks.one_of("preset", preset, PRESETS)])
     if config_file is not None:
+        if not config_file.exists():
+            raise ArgumentError(_no_settings(config_file))
         trees.append(Config.read(config_file))
     more = [parse_setting(text) for text in options["more"]]
     for name in (options["model_name"], *(tree.get("model", {}).get("name") for tree in more)):

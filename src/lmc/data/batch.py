@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lmc import checks, kernels
 from lmc.data import rules
+from lmc.data.ids import numbered
 from lmc.data.normalization import Norm, messages, messages_back, normalized, propagated
 from lmc.data.typed_adjacency import TYPED, typed_adjacency
 from lmc.data.weighed_rows import Messages
@@ -125,7 +126,7 @@ class Batch:
     @staticmethod
     def of(graph: Graph, nodes: Any, scale: Any = 1.0, weights: Any = None) -> Batch:
         """The batch of any node set; see `Graph.batch`."""
-        nodes = rules.node_set(nodes, graph.num_nodes, "batch")
+        nodes = rules.node_set(numbered(graph, nodes), graph.num_nodes, "batch")
         if not (isinstance(scale, (int, float)) and 0 < scale < math.inf):
             raise ArgumentError(f"scale={scale!r}: must be a positive number")
         if weights is not None:

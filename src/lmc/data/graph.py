@@ -339,7 +339,8 @@ class Graph(Topology):
         """The batch of any node set.
 
         Args:
-            nodes: (batch,) the graph's own node ids, each once, in any order; or a mask (nodes,).
+            nodes: (batch,) the graph's own numbers of nodes, or their names in `id` if those are text, each
+                once, in any order; or a mask (nodes,).
             scale: what an estimate over these nodes is multiplied by to stand for all.
             weights: (batch,) how much each node counts in the estimate, besides `scale`, such as one over
                 its chance to be drawn; None where all count the same.

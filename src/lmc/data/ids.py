@@ -74,6 +74,21 @@ def nodes_with(graph: Graph, ids: Any) -> Tensor:
     return torch.from_numpy(order[first])
 
 
+def numbered(graph: Graph, nodes: Any) -> Any:
+    """Names of nodes, where text is given, as their numbers; all else as it is.
+
+    >>> import lmc
+    >>> pair = lmc.Graph([[0], [1]], id=["a", "b"])
+    >>> numbered(pair, "b"), numbered(pair, ["b", "a"]), numbered(pair, [1])
+    (tensor([1]), tensor([1, 0]), [1])
+    """
+    if isinstance(nodes, str):
+        nodes = [nodes]
+    is_list = isinstance(nodes, (list, tuple)) and len(nodes) > 0 and isinstance(nodes[0], str)
+    is_array = getattr(getattr(nodes, "dtype", None), "kind", "") in ("U", "T")
+    return nodes_with(graph, nodes) if is_list or is_array else nodes
+
+
 def _numbers(ids: NDArray[np.str_]) -> NDArray[np.int64]:
     """Of ids that were written as text."""
     for place, text in enumerate(ids.tolist()):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
 OF_NODES = ("x", "y", *MASKS)
+OF_COLUMNS = ("class_names", "feature_names")
 
 
 def check_data(name: str, given: Any) -> None:
@@ -62,6 +63,7 @@ def union(
         field: joined(field, parts, names) for field in ("edge_index", *OF_NODES, *OF_EDGES)
     }
     arrays["id"] = _joined_ids(graphs, sizes)
+    arrays |= {field: _common(field, graphs) for field in OF_COLUMNS}
     if arrays["x"] is None and arrays["y"] is None:  # then nothing else says how many nodes there are
         arrays["y"] = torch.full((start,), -1)
     return arrays
@@ -166,6 +168,13 @@ def _joined_ids(graphs: Sequence[Data], sizes: Sequence[int]) -> Any:
     return np.concatenate([original_ids(each) for each in ids])
 
 
+def _common(field: str, graphs: Sequence[Data]) -> list[str] | None:
+    """Names that `to_pyg` has left in every graph, where they are the same; None where they are not."""
+    first, *others = (getattr(data, field, None) for data in graphs)
+    is_names = isinstance(first, list) and all(isinstance(name, str) for name in first)
+    return first if is_names and all(other == first for other in others) else None
+
+
 def to_data(graph: Graph) -> Data:
     """As PyG's `Data`, edges in the order of their targets; what the graph lacks is left out."""
     from torch_geometric.data import Data  # half the time of `import lmc`, for a few users of it
@@ -179,4 +188,7 @@ def to_data(graph: Graph) -> Data:
             setattr(data, name, getattr(graph, name).clone())
     if graph.id is not None:
         data.id = graph.id.tolist() if graph.id.dtype.kind == "U" else torch.from_numpy(graph.id)
+    for name in OF_COLUMNS:
+        if getattr(graph, name) is not None:
+            setattr(data, name, list(getattr(graph, name)))
     return data

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lmc import kernels
 from lmc.data import rules
+from lmc.data.ids import numbered
 from lmc.data.graph import Graph
 from lmc.data.splits import MASKS
 from lmc.sparse import CSR
@@ -27,7 +28,7 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
     >>> part.adjacency.to_dense().tolist(), part.id.tolist()
     ([[0.0, 1.0], [1.0, 0.0]], ['c', 'b'])
     """
-    nodes = rules.node_set(nodes, graph.num_nodes, "subgraph")
+    nodes = rules.node_set(numbered(graph, nodes), graph.num_nodes, "subgraph")
     part = copy.copy(graph)
     part.scratch = None
     for known in ("transposed", "neighbours", "degrees", "numbered_edges", "num_edge_types"):  # of all edges

@@ -15,6 +15,7 @@ from lmc import checks
 from lmc.data import rules
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
+from lmc.data.ids import numbered
 from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.subgraph import heard, subgraph
 from lmc.device import HOST, chosen_device, copied, device_of, free_memory, on_host
@@ -59,8 +60,8 @@ def predict(
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
         model: the model, which is left as it was.
         rows_at_once: how many nodes are computed together.
-        nodes: (any,) the nodes to predict, or a mask (nodes,); None for all. Of a few, only what reaches them
-            is computed.
+        nodes: (any,) the nodes to predict, by number or by the names that `graph.id` has, or a mask (nodes,);
+            None for all. Of a few, only what reaches them is computed.
         precision: `"bf16"` for messages and dense products in bfloat16; the others are alike here.
         device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where they are computed; None for where
             the model is. Matrices that do not fit there stay on the host, and go there some rows at a time.
@@ -82,7 +83,7 @@ def predict(
     with on_device(model, device_of(model) if device is None else chosen_device(device, full)):
         if nodes is None:
             return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)
-        wanted = rules.some_nodes(nodes, graph.num_nodes, "nodes")
+        wanted = rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes")
         around = _reaching(graph, wanted, model)
         if around is None:
             return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)[wanted]

@@ -79,6 +79,10 @@ class Run:
     settings: dict[str, Settings]
     given: Model | nn.Module | str | None = None
 
+    def __repr__(self) -> str:
+        names = {part: self.settings.get(part, {}).get("name") for part in ("method", "model", "data")}
+        return f"Run({self.folder}: {names['method']}, {names['model']} on {names['data']})"
+
     @cached_property
     def metrics(self) -> Sequence[Record]:
         """One record per epoch."""

@@ -129,5 +129,6 @@ def as_model(module: object, name: str = "model") -> Model:
     if isinstance(module, BasicGNN):
         return from_pyg(module)
     raise ArgumentError(
-        f"{name}: a {type(module).__name__}; must be an lmc model, or one that lmc.from_pyg takes"
+        f"{name}: a {type(module).__name__}; must be an lmc model, or one that lmc.from_pyg takes; "
+        "lmc.GNN(layers=[...]) makes one of convolutions"
     )

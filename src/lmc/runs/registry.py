@@ -106,7 +106,10 @@ class OwnKind(ModelKind):
             found = _imported(self.path)
         except Exception as error:  # a module of a user may raise anything
             why = one_line(error) if place_in_own_code(error) is None else raised_text(error)
-            raise ArgumentError(f"model {self.path!r}: cannot be imported ({why})") from error
+            module, _, function = self.path.partition(":")
+            named = module.removesuffix(".py")
+            hint = "" if named == module else f"; a module is named without .py, as in {named}:{function}"
+            raise ArgumentError(f"model {self.path!r}: cannot be imported ({why}){hint}") from error
         if not callable(found):
             raise ArgumentError(f"model {self.path!r}: is a {type(found).__name__}; must be a function")
         return found

@@ -185,7 +185,7 @@ def test_settings_do_not_describe_a_model_with_hooks(tmp_path):
     for conv in model.convs:
         conv.register_forward_hook(halved)
     lmc.fit(graph, lmc.from_pyg(model), lmc.GAS(), parts=4, parts_per_batch=2, epochs=1, out=tmp_path / "a")
-    with pytest.raises(lmc.RunError, match="in memory"):
+    with pytest.raises(lmc.ArgumentError, match="in memory"):
         _ = lmc.load_run(tmp_path / "a").model
 
 

@@ -65,3 +65,18 @@ def test_flags_that_cannot_matter(tmp_path):
     assert complaints(done) == [line]
     done = called("compare", "--methods", "gd,lmc", "--alpha", 0.3, *common, "--out", tmp_path / "b")
     assert (done.returncode, complaints(done)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["train", "cora"], "graphs are named by --data cora"),
+        (
+            ["compare", "--methods", "gas", "lmc"],
+            "methods follow one option, with commas, as in --methods gas,lmc",
+        ),
+    ],
+)
+def test_a_graph_or_a_method_in_the_place_of_a_file_of_settings(typed, hint):
+    line = fails(2, *typed, through=called)
+    assert line == f"lmc: {typed[-1]}: there is no such file of settings; {hint}"

@@ -291,3 +291,24 @@ def test_every_method_leaves_unlabelled_neighbours_alone():
             estimator.bind(MODELS["gcn"](2), each)
             estimates.append(estimator.backward(each.batch(range(12), scale=3.0)))
         assert estimates[0] == estimates[1]
+
+
+def test_nodes_are_chosen_by_name(tmp_path):
+    """Of a graph whose ids are text, every way to choose nodes takes them; a name that no node has is said."""
+    graph = graph_of("undirected")
+    names = [f"user-{number:02}" for number in range(graph.num_nodes)][::-1]
+    named = lmc.Graph.from_csr(graph.adjacency.indptr, graph.adjacency.indices, graph.x, graph.y, id=names)
+    model, wanted = lmc.GCN(graph.num_features, 4, graph.num_classes).double(), [names[3], names[1]]
+    for nodes in (wanted, tuple(wanted), np.array(wanted)):
+        assert torch.equal(lmc.predict(named, model, nodes=nodes), lmc.predict(named, model, nodes=[3, 1]))
+        assert named.batch(nodes).nodes.tolist() == named.batch([3, 1]).nodes.tolist()
+    assert named.batch(names[2]).nodes.tolist() == [2]
+    with pytest.raises(lmc.GraphError, match=r"ids\[1\] = nobody: no node has this id"):
+        lmc.predict(named, model, nodes=[names[0], "nobody"])
+
+
+def test_names_of_columns_go_to_pyg_and_back():
+    graph = bare(y=[0, 1, 0, 1], class_names=["red", "blue"], feature_names=["a", "b", "c", "d"])
+    again = lmc.Graph.from_pyg(RandomNodeSplit(num_val=1, num_test=1)(graph.to_pyg()))
+    assert again.feature_names == graph.feature_names
+    assert again.class_names == graph.class_names

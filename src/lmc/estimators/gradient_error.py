@@ -80,7 +80,9 @@ def gradient_error(
     """
     check_estimator(estimator)
     if getattr(estimator, "model", None) is not model or estimator.graph is not graph:
-        raise ArgumentError(f"{type(estimator).__name__}: not bound to this model and graph: call bind(model, graph) first")
+        raise ArgumentError(
+            f"{type(estimator).__name__}: not bound to this model and graph: call bind(model, graph) first"
+        )
     parts = _parts(model)
     batches = _listed(batches)
     distances: dict[str, list[tuple[float, float, float]]] = {name: [] for name in parts}

@@ -85,7 +85,9 @@ def write_predictions(
     check_suffix(file)
     task = graph.task if task is None else task
     checks.one_of("task", task, Task)
-    wanted = None if nodes is None else rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes").numpy()
+    wanted = (
+        None if nodes is None else rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes").numpy()
+    )
     count = graph.num_nodes if wanted is None else len(wanted)
     _check_matrix(prediction, count)
     names = graph.class_names if class_names is None else class_names

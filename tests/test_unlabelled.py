@@ -293,8 +293,8 @@ def test_every_method_leaves_unlabelled_neighbours_alone():
         assert estimates[0] == estimates[1]
 
 
-def test_nodes_are_chosen_by_name(tmp_path):
-    """Of a graph whose ids are text, every way to choose nodes takes them; a name that no node has is said."""
+def test_nodes_are_chosen_by_name():
+    """Every way to choose nodes takes names, where ids are text; one that no node has is said."""
     graph = graph_of("undirected")
     names = [f"user-{number:02}" for number in range(graph.num_nodes)][::-1]
     named = lmc.Graph.from_csr(graph.adjacency.indptr, graph.adjacency.indices, graph.x, graph.y, id=names)

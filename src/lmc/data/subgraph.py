@@ -10,8 +10,8 @@ from torch import Tensor
 
 from lmc import kernels
 from lmc.data import rules
-from lmc.data.ids import numbered
 from lmc.data.graph import Graph
+from lmc.data.ids import numbered
 from lmc.data.splits import MASKS
 from lmc.sparse import CSR
 

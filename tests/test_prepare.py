@@ -143,6 +143,13 @@ def test_offsets_of_more_than_32_bits(tmp_path):
     assert order.buckets(indptr * 16, 2**33).tolist() == [0, 1, 2]
 
 
+def test_auto_keeps_to_the_memory_that_is_given(tmp_path, monkeypatch):
+    graph = lmc.synthetic(nodes=300)
+    monkeypatch.setattr(module, "LEAST", 0)
+    prepared = lmc.prepare(graph, tmp_path / "g", parts=4, memory=80 * graph.num_edges - 1)
+    assert_holds(prepared, graph, lmc.partition(graph, 4, "stream").numpy())
+
+
 def test_too_little_memory_is_named(tmp_path):
     graph = lmc.synthetic(nodes=100)
     with pytest.raises(lmc.ArgumentError, match=r"memory=0\.1 GB: 0\.\d+ GB is the least that would do"):

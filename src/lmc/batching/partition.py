@@ -57,7 +57,7 @@ def partition(
     checks.one_of("method", method, PartitionMethod)
     parts, seed = checks.whole_number("parts", parts, 1), checks.whole_number("seed", seed, 0)
     if method == "auto":
-        method = _fitting_method(graph)
+        method = fitting_method(graph, memory_use.most())
     if method == "metis" and not _has_metis():
         warnings.warn('pymetis is not installed: method="bfs" is used instead', stacklevel=2)
         method = "bfs"
@@ -69,13 +69,12 @@ def partition(
     return torch.from_numpy(clusters.astype(np.int64))
 
 
-def _fitting_method(graph: Graph) -> PartitionMethod:
-    """METIS, or the stream where METIS would need more memory than there can be.
+def fitting_method(graph: Graph, memory: int | None) -> PartitionMethod:
+    """METIS, or the stream where METIS would need more bytes than these, if it is known how many there are.
 
-    Not more than is free now: a run that goes on should find the same clusters.
+    By default they are the machine's, not those that are free: a run that goes on finds the same clusters.
     """
-    most = memory_use.most()
-    too_large = most is not None and METIS_BYTES * graph.neighbours.num_entries > most
+    too_large = memory is not None and METIS_BYTES * graph.neighbours.num_entries > memory
     return "stream" if too_large else "metis"
 
 

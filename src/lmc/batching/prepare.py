@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,20 +16,18 @@ from numpy.typing import NDArray
 from lmc import checks, memory_use
 from lmc.array_files import write_array
 from lmc.batching.choice import choose_batches
-from lmc.batching.partition import PartitionMethod
+from lmc.batching.partition import PartitionMethod, fitting_method
 from lmc.batching.partition import partition as cut
 from lmc.data.extents import Form, write_extents
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.prepared import FORMAT, MANIFEST, TABLES, VERSION, Prepared, digest_of
 from lmc.data.splits import MASKS
-from lmc.data.spool import Spool, spool_folder
+from lmc.data.spool import Spool, Told, spool_folder
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line, write_atomically, write_synced
 from lmc.sparse import CSR, index_dtype
 
-Told = Callable[[str, int, int], object]
-"""Is told what is done, how much of it is, and how much there is of it."""
 OF_NODES, OF_EDGES = ("x", "y", *MASKS), ("edge_weight", "edge_attr", "edge_type")
 BYTES_PER_NODE = 64
 """Numbers, places, clusters and offsets of nodes, and what it takes to make them, about."""
@@ -59,10 +57,10 @@ def prepare(
         graph: the graph, perhaps memory-mapped, as `lmc.load` opens the folder of a saved one.
         out: the folder; a graph that was prepared there is an error.
         parts: how many clusters; None for as many as a run would have.
-        partition: how it is cut, as for `lmc.partition`.
+        partition: how it is cut, as for `lmc.partition`; `"auto"` keeps to `memory`.
         seed: of the clusters.
         memory: bytes that may be taken, such as `"2GB"`, the graph's own arrays not counted; None for what is
-            free. A partition by METIS takes what it takes.
+            free.
         told: is told what is done, how much of it is, and how much there is.
 
     >>> import lmc, tempfile
@@ -78,6 +76,8 @@ def prepare(
         raise ArgumentError(f"{folder}: holds a prepared graph already; remove it, or choose another folder")
     bucket = _bucket_bytes(graph.num_nodes, memory)
     parts = choose_batches(graph.num_nodes).parts if parts is None else parts
+    if partition == "auto" and memory is not None:
+        partition = fitting_method(graph, memory_use.in_bytes("memory", memory))
     told("clusters", 0, 1)
     clusters = cut(graph, parts, partition, seed).numpy()
     told("clusters", 1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lmc.tidying import tidying
+
+Told = Callable[[str, int, int], object]
+"""Is told what is done, how much of it is, and how much there is of it."""
 
 
 class Spool:

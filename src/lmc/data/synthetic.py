@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,9 @@ from lmc.data import storage
 from lmc.data.graph import Graph
 from lmc.data.sorted_edges import SortedEdges
 from lmc.data.splits import MASKS
-from lmc.data.spool import spool_folder
+from lmc.data.spool import Told, spool_folder
 from lmc.data.synthetic_blocks import PIECE, SyntheticBlocks
 from lmc.sparse import CSR, index_dtype
-
-Told = Callable[[str, int, int], object]
-"""Is told what is done, how much of it is, and how much there is of it."""
 
 
 def synthetic(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +20,8 @@ from lmc.batching.samplers import between_clusters
 from lmc.data import storage, stored
 from lmc.data.normalization import OF_SUMS, messages, messages_back, normalize_transposed, propagated
 from lmc.data.weighed_rows import WeighedRows
+from lmc.errors import LMCError
+from lmc.scratch import ScratchMatrix
 from lmc.training.metrics import evaluate
 
 
@@ -140,3 +146,59 @@ def test_what_stays_on_disk_is_decided_by_size(tmp_path: Path, monkeypatch: pyte
     assert small.scratch is None
     small.x[0] = 0  # of a small graph, arrays may be changed; the file stays as it is
     assert torch.equal(lmc.Graph.open(tmp_path / "graph").x, graph.x)
+
+
+LIMITED = """
+import resource, sys, torch
+import lmc
+from lmc.data import storage
+
+storage.STAYS_ON_DISK = int(sys.argv[2])
+torch.set_num_threads(1)
+
+
+def work(folder):
+    graph = lmc.Graph.open(folder)
+    model = lmc.GCN(graph.num_features, 256, graph.num_classes, layers=3)
+    assert graph.is_undirected and len(graph.degrees) == graph.num_nodes
+    batch = graph.batch(range(100), scale=2.0)
+    estimator = lmc.LMC()
+    estimator.bind(model, graph, outside=batch.halo)  # A X among other things
+    estimator.backward(batch)
+    prediction = lmc.predict(graph, model, rows_at_once=1000)
+    lmc.write_predictions(sys.argv[1] + "/predictions.parquet", graph, prediction)
+
+
+work(sys.argv[1] + "/small")  # compiles kernels, starts threads
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, ((held << 10) + int(sys.argv[3]),) * 2)
+work(sys.argv[1] + "/large")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits what Linux counts as data")
+def test_under_a_hard_limit_of_memory(tmp_path: Path) -> None:
+    """Features of 82 MB, and as much for each layer, in 160 MB; held in memory they do not fit."""
+    lmc.synthetic(nodes=20_001, features=256, degree=4).save(tmp_path / "small")
+    lmc.synthetic(nodes=80_000, features=256, degree=4).save(tmp_path / "large")
+
+    def run(stays_on_disk: int) -> subprocess.CompletedProcess[str]:
+        given = [sys.executable, "-c", LIMITED, str(tmp_path), str(stays_on_disk), str(160 << 20)]
+        return subprocess.run(given, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+
+    on_disk, in_memory = run(0), run(1 << 40)
+    assert on_disk.returncode == 0, on_disk.stderr
+    assert in_memory.returncode != 0
+    assert "memory" in in_memory.stderr.splitlines()[-1].lower()  # and not for another reason
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lmc.scratch._reserve", full)
+    with pytest.raises(LMCError, match=r"cannot be written \(No space left on device\); \$LMC_SCRATCH"):
+        ScratchMatrix(tmp_path, (3, 2), torch.float32)
+    disk = on_disk(lmc.synthetic(nodes=50), tmp_path / "graph")
+    with pytest.raises(LMCError, match="No space left"):
+        propagated(disk)

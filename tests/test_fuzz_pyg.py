@@ -95,6 +95,7 @@ def compare(data, known, original, wrapped, forward):
     torch.testing.assert_close(lmc.predict(graph, wrapped, nodes=some), expected[some], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:model. predicts")  # some are wider than there are classes
 @examples(12)
 @given(numbers(attributed=True, repeated=True), pyg_models(), st.data())
 def test_a_model_of_pyg_is_itself(known, model, data):

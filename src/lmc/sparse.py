@@ -193,6 +193,7 @@ class CSR:
             numbered = CSR.of_entries(self.indices.numpy() * self.stacked + layer, row, shape)
             values = None if self.values is None else self.values[numbered.values]
             transposed = replace(numbered, values=values, stacked=self.stacked)
+            return self if transposed.equal(self) else transposed
         return transposed
 
     def is_symmetric(self) -> bool:

@@ -68,7 +68,7 @@ def prepare(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     prepared = lmc.prepare(graph, f"{folder}/graph", parts=5)
     ...     prepared, prepared.rows("x", 0).shape[1]
-    (Prepared(500 nodes, 4,592 edges, 5 clusters), 64)
+    (Prepared(500 nodes, 4,418 edges, 5 clusters), 64)
     """
     check_graph(graph)
     folder = checks.path("out", out)

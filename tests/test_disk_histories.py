@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 import lmc
 from commands import arguments, best_weights, called, fails, metrics
-from lmc.estimators import extent_file
+from lmc.estimators import disk_history, extent_file
 from lmc.estimators.disk_history import DiskHistories
 from lmc.estimators.history import MemoryHistory, Remembered
 from test_resumed import StopAt
@@ -39,8 +39,10 @@ SOME = {"parts": 12, "parts_per_batch": 3}
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 @pytest.mark.parametrize("memory", [0, 20_000, 1 << 30])
-def test_what_is_pulled_is_what_was_pushed(tmp_path, memory, dtype):
+@pytest.mark.parametrize("of_a_read", [2, 4096])  # rows are read by themselves, and by whole extents
+def test_what_is_pulled_is_what_was_pushed(tmp_path, monkeypatch, memory, dtype, of_a_read):
     """Against the store in memory: any places at any time, expected or not, in frames of any number."""
+    monkeypatch.setattr(disk_history, "BYTES_OF_A_READ", of_a_read)
     random = np.random.default_rng(memory)
     made = DiskHistories(tmp_path, memory, checkpoints=2)
     places = made.arrange(torch.arange(900), torch.from_numpy(random.integers(0, 30, 900)))
@@ -109,6 +111,22 @@ def test_extents_that_a_batch_writes_whole_are_not_read(tmp_path):
     assert nodes.places(torch.tensor([0, 8, 2, 1])).tolist() == [0, 1, 50, -1]
 
 
+def test_of_few_rows_no_more_is_read(tmp_path):
+    made = DiskHistories(tmp_path, 0)
+    history = made(100_000, 128, torch.float32)
+    values = torch.rand(100_000, 128)
+    history.push(torch.arange(100_000), values)
+    history.snapshot()
+    some = torch.arange(0, 90_000, 7777)
+    history.expect(some)
+    assert torch.equal(history.pull(some), values[some])
+    assert made.read_bytes == len(some) * 512
+    made.settle()
+    os.truncate(tmp_path / "1.extents", 1 << 20)
+    with pytest.raises(lmc.RunError, match=r"1\.extents: ends before its last extent"):
+        history.pull(some)
+
+
 # -- whole trainings -----------------------------------------------------------------------------
 
 
@@ -125,7 +143,8 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_a_training_has_the_bytes_of_one_in_memory(tmp_path, estimator):
+def test_a_training_has_the_bytes_of_one_in_memory(tmp_path, monkeypatch, estimator):
+    monkeypatch.setattr(disk_history, "BYTES_OF_A_READ", 16)  # of some extents all, of some a few rows
     init = "exact" if estimator in ("gas", "lmc values") else "zero"
     in_memory = trained(tmp_path / "memory", estimator, init=init)
     on_disk = trained(tmp_path / "disk", estimator, init=init, histories="disk")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lmc
 from commands import called, fails
 from lmc.batching import prepare as module
-from lmc.data.extents import PAGE, Extents, Form, next_page
+from lmc.data.extents import Extents, Form
 from lmc.data.prepared import Prepared
 from strategies import graphs
 
@@ -87,12 +87,11 @@ def folder(tmp_path):
     return tmp_path / "g"
 
 
-def test_extents_begin_with_pages(folder):
+def test_extents_follow_each_other(folder):
     for file in folder.glob("*.extents.npy"):
         table = np.load(file)
         assert table.dtype == np.int64
-        assert not (table[:, 0] % PAGE).any()
-        assert (table[1:, 0] >= table[:-1, 0] + table[:-1, 1]).all()
+        assert (table[1:, 0] == table[:-1, 0] + table[:-1, 1]).all()
     assert sorted(path.name for path in folder.parent.iterdir()) == ["g"]
 
 
@@ -130,17 +129,18 @@ def test_a_folder_that_moved_is_the_same(folder, tmp_path):
 def test_offsets_of_more_than_32_bits(tmp_path):
     """Extents beyond 4 GB, in a file of holes, and offsets of more than 2^31 edges."""
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
-    offset = next_page(5 * 2**30 + 1)
+    offset = 5 * 2**30 + 8
     with open(tmp_path / "x.bin", "wb") as file:
         file.seek(offset)
         file.write(rows.tobytes())
-        file.truncate(next_page(offset + rows.nbytes))
-    table = np.array([[0, 0, 0], [offset, rows.nbytes, zlib.crc32(rows.tobytes())]])
-    assert np.array_equal(Extents(tmp_path / "x.bin", table, Form("<f4", (2,))).read(1, 3), rows)
+    table = np.array([[0, offset, 0], [offset, rows.nbytes, zlib.crc32(rows.tobytes())]])
+    extents = Extents(tmp_path / "x.bin", table, Form("<f4", (2,)))
+    assert np.array_equal(extents.read(1, 3), rows)
+    assert np.array_equal(extents.mapped(offset // 8 + 3)[-3:], rows)
 
-    order = module._Order.of(np.array([1, 0, 1]))
+    order = module.order_of(np.array([1, 0, 1]))
     indptr = np.array([0, 2**31, 2**32, 3 * 2**31])
-    assert order.buckets(indptr * 16, 2**33).tolist() == [0, 1, 2]
+    assert module._buckets(order, indptr * 16, 2**33).tolist() == [0, 1, 2]
 
 
 def test_auto_keeps_to_the_memory_that_is_given(tmp_path, monkeypatch):

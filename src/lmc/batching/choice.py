@@ -49,6 +49,7 @@ def choose_batches(
     parts: int | None = None,
     parts_per_batch: int | None = None,
     batch_share: float | None = None,
+    made: int | None = None,
 ) -> Choice:
     """Numbers that are given stay as they are, up to that of the nodes; the others follow from them and it.
 
@@ -57,6 +58,8 @@ def choose_batches(
         parts: into how many clusters it is cut; None to choose it.
         parts_per_batch: clusters in a batch; None is 1 where `parts` is given and `batch_share` is not.
         batch_share: which share of the nodes a batch has; None to choose it.
+        made: how many clusters the graph has been cut into already, in a prepared folder; None where it has
+            not: then no other number can be asked for.
 
     >>> choose_batches(169_343).reason
     '80 of 1,280 clusters each (6.25 % of the graph, 132 nodes a cluster): a share for large graphs'
@@ -67,7 +70,14 @@ def choose_batches(
     """
     check_sizes(parts_per_batch, batch_share)
     share, why = (batch_share, f"batch_share={batch_share:g}") if batch_share else _share_of(num_nodes)
-    if parts is None:
+    if made is not None:
+        if parts not in (None, made):
+            rule = f"the prepared graph has {counted(made, 'cluster')}; leave it out, or prepare anew"
+            raise ArgumentError(f"parts={parts}: {rule}")
+        parts = made
+        per_batch = min(made, parts_per_batch or max(1, round(parts * share)))
+        why = why if parts_per_batch is None else "as prepared"
+    elif parts is None:
         per_batch = _clusters_of(round(num_nodes * share)) if parts_per_batch is None else parts_per_batch
         wanted = round(per_batch / share)
         parts = max(per_batch, min(wanted, num_nodes // LEAST_CLUSTER))

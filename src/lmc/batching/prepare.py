@@ -21,14 +21,22 @@ from lmc.batching.partition import partition as cut
 from lmc.data.extents import Form, write_extents
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.data.prepared import FORMAT, MANIFEST, TABLES, VERSION, Prepared, digest_of
-from lmc.data.splits import MASKS
+from lmc.data.prepared import (
+    FORMAT,
+    MANIFEST,
+    OF_EDGES,
+    OF_NODES,
+    TABLES,
+    VERSION,
+    Order,
+    Prepared,
+    digest_of,
+)
 from lmc.data.spool import Spool, Told, spool_folder
 from lmc.errors import ArgumentError, GraphError
 from lmc.files import one_line, write_atomically, write_synced
 from lmc.sparse import CSR, index_dtype
 
-OF_NODES, OF_EDGES = ("x", "y", *MASKS), ("edge_weight", "edge_attr", "edge_type")
 BYTES_PER_NODE = 64
 """Numbers, places, clusters and offsets of nodes, and what it takes to make them, about."""
 LEAST = 1 << 28
@@ -84,7 +92,7 @@ def prepare(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with spool_folder(folder) as aside:
-            _write(graph, _Order.of(clusters), folder, _Aside(aside, bucket), told)
+            _write(graph, order_of(clusters), folder, _Aside(aside, bucket), told)
     except OSError as error:
         raise GraphError(f"{folder}: cannot be written ({one_line(error)})") from None
     return Prepared(folder)
@@ -99,32 +107,20 @@ def _bucket_bytes(num_nodes: int, memory: int | str | None) -> int:
     return max(1 << 16, (given - least) // SHARE)
 
 
-class _Order(NamedTuple):
-    """Nodes in the order of their clusters.
+def order_of(clusters: NDArray[np.int64]) -> Order:
+    """Nodes in the order of their clusters."""
+    nodes = np.argsort(clusters, kind="stable")
+    places = np.empty_like(nodes)
+    places[nodes] = np.arange(len(nodes))
+    return Order(nodes, places, np.concatenate([[0], np.cumsum(np.bincount(clusters))]))
 
-    Attributes:
-        nodes: (nodes,) whose place it is; rising in each cluster.
-        places: (nodes,) where a node is.
-        starts: (clusters + 1,) the first place of each cluster.
-    """
 
-    nodes: NDArray[np.int64]
-    places: NDArray[np.int64]
-    starts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, clusters: NDArray[np.int64]) -> _Order:
-        nodes = np.argsort(clusters, kind="stable")
-        places = np.empty_like(nodes)
-        places[nodes] = np.arange(len(nodes))
-        return cls(nodes, places, np.concatenate([[0], np.cumsum(np.bincount(clusters))]))
-
-    def buckets(self, offsets: NDArray[np.int64], bucket_bytes: int) -> NDArray[np.int64]:
-        """(buckets + 1,) the first cluster of each bucket, where places have bytes at these offsets."""
-        ends = offsets[self.starts]
-        count = int(np.clip(ends[-1] // bucket_bytes + 1, 1, min(MOST_BUCKETS, len(self.starts) - 1)))
-        bounds = np.searchsorted(ends, np.arange(count) * (ends[-1] / count), side="right") - 1
-        return np.unique([*bounds, 0, len(self.starts) - 1])
+def _buckets(order: Order, offsets: NDArray[np.int64], bucket_bytes: int) -> NDArray[np.int64]:
+    """(buckets + 1,) the first cluster of each bucket, where places have bytes at these offsets."""
+    ends = offsets[order.starts]
+    count = int(np.clip(ends[-1] // bucket_bytes + 1, 1, min(MOST_BUCKETS, len(order.starts) - 1)))
+    bounds = np.searchsorted(ends, np.arange(count) * (ends[-1] / count), side="right") - 1
+    return np.unique([*bounds, 0, len(order.starts) - 1])
 
 
 class _Aside(NamedTuple):
@@ -138,7 +134,7 @@ class _Aside(NamedTuple):
         return Spool(self.folder, name, dtype)
 
 
-def _write(graph: Graph, order: _Order, folder: Path, aside: _Aside, told: Told) -> None:
+def _write(graph: Graph, order: Order, folder: Path, aside: _Aside, told: Told) -> None:
     lengths = graph.adjacency.row_lengths().numpy().astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(lengths[order.nodes])])
     tables: dict[str, NDArray[Any]] = dict(zip(TABLES, (*order, indptr), strict=True))
@@ -148,11 +144,11 @@ def _write(graph: Graph, order: _Order, folder: Path, aside: _Aside, told: Told)
         forms[name] = form
         tables[f"{name}.extents"] = write_extents(folder / f"{name}.bin", _said(rows, name, order, told))
 
-    for name, array in _arrays(graph, (*OF_NODES, "id")).items():
+    for name, array in _arrays(graph, OF_NODES).items():
         write(name, _form(array), _rows_by_cluster(array, order, aside))
     edges = graph.adjacency, order, indptr, aside
     write("indices", Form(f"<i{index_dtype(graph.num_nodes).itemsize}", ()), _edges_by_cluster(None, *edges))
-    for name, array in _arrays(graph, OF_EDGES).items():
+    for name, array in _arrays(graph, OF_EDGES[1:]).items():
         write(name, _form(array), _edges_by_cluster(array, *edges))
     for name, table in tables.items():
         write_synced(folder / f"{name}.npy", partial(write_array, array=table))
@@ -181,17 +177,17 @@ def _form(array: NDArray[Any]) -> Form:
     return Form(array.dtype.str, array.shape[1:])
 
 
-def _said(clusters: Iterator[NDArray[Any]], what: str, order: _Order, told: Told) -> Iterator[NDArray[Any]]:
+def _said(clusters: Iterator[NDArray[Any]], what: str, order: Order, told: Told) -> Iterator[NDArray[Any]]:
     total = len(order.starts) - 1
     for number, rows in enumerate(clusters):
         yield rows
         told(what, number + 1, total)
 
 
-def _rows_by_cluster(array: NDArray[Any], order: _Order, aside: _Aside) -> Iterator[NDArray[Any]]:
+def _rows_by_cluster(array: NDArray[Any], order: Order, aside: _Aside) -> Iterator[NDArray[Any]]:
     """The rows of each cluster, of an array with a row per node."""
     row_bytes = max(1, _form(array).row_bytes)
-    bounds = order.buckets(np.arange(len(array) + 1) * row_bytes, aside.bucket_bytes)
+    bounds = _buckets(order, np.arange(len(array) + 1) * row_bytes, aside.bucket_bytes)
     ends = order.starts[bounds]  # places
     spool, at_once = aside.spool("rows", np.uint8), max(1, aside.bucket_bytes // row_bytes)
     for start in range(0, len(array), at_once):
@@ -207,19 +203,19 @@ def _rows_by_cluster(array: NDArray[Any], order: _Order, aside: _Aside) -> Itera
             yield rows[first - begin : last - begin]
 
 
-def _clusters(order: _Order, bounds: NDArray[np.int64], bucket: int) -> Iterator[tuple[int, int]]:
+def _clusters(order: Order, bounds: NDArray[np.int64], bucket: int) -> Iterator[tuple[int, int]]:
     """The first place of each cluster of a bucket, and the one after its last."""
     for cluster in range(bounds[bucket], bounds[bucket + 1]):
         yield int(order.starts[cluster]), int(order.starts[cluster + 1])
 
 
 def _edges_by_cluster(
-    values: NDArray[Any] | None, adjacency: CSR, order: _Order, indptr: NDArray[np.int64], aside: _Aside
+    values: NDArray[Any] | None, adjacency: CSR, order: Order, indptr: NDArray[np.int64], aside: _Aside
 ) -> Iterator[NDArray[Any]]:
     """Of each cluster the places of those who send, row by row and rising; or values of these edges."""
     num_nodes = len(order.nodes)
     of_values = Form("<i8", ()) if values is None else Form(values.dtype.str, values.shape[1:])
-    bounds = order.buckets(indptr * (8 + of_values.row_bytes), aside.bucket_bytes)
+    bounds = _buckets(order, indptr * (8 + of_values.row_bytes), aside.bucket_bytes)
     ends = order.starts[bounds]
     keys, put = aside.spool("keys", np.int64), aside.spool("values", np.uint8)
     done = 0

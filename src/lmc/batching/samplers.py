@@ -165,7 +165,11 @@ class ClusterSampler:
         """
         options.check_clusters()
         given = (options.parts, options.parts_per_batch, options.batch_share)
-        choice = options.choice or choose_batches(graph.num_nodes, *given)
+        made = None if graph.cluster_starts is None else len(graph.cluster_starts) - 1
+        choice = options.choice or choose_batches(graph.num_nodes, *given, made=made)
+        if made not in (None, choice.parts):
+            rule = f"the prepared graph has {made}; the one that the run began with is needed"
+            raise ArgumentError(f"the run has {choice.parts} clusters: {rule}")
         if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
             many = f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
             warnings.warn(
@@ -173,7 +177,10 @@ class ClusterSampler:
                 "neighbours among them; fewer parts make better batches",
                 stacklevel=2,
             )
-        clusters = partition(graph, choice.parts, options.partition, options.seed)
+        if graph.cluster_starts is None:
+            clusters = partition(graph, choice.parts, options.partition, options.seed)
+        else:
+            clusters = torch.arange(choice.parts).repeat_interleave(graph.cluster_starts.diff())
         sampler = cls(graph, clusters, choice.parts_per_batch, options.seed, options.fixed, options.balance)
         sampler.choice = choice
         return sampler

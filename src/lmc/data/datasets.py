@@ -22,6 +22,8 @@ from lmc.array_files import DAMAGED_ARRAY
 from lmc.data import published, rules, storage
 from lmc.data.graph import Graph
 from lmc.data.made_features import Made
+from lmc.data.prepared import MANIFEST
+from lmc.data.prepared_graph import PreparedGraph
 from lmc.data.splits import MASKS, Role, masks_of_indices, random_split
 from lmc.data.synthetic import synthetic
 from lmc.errors import ArgumentError, DatasetError, GraphError
@@ -57,7 +59,7 @@ def load(
     - `"ogbn-arxiv"` or `"arxiv"`, `"ogbn-products"` or `"products"`: OGB's, which need its package
       (`pip install 'lmc[ogb]'`).
     - any other name, such as `"mine"`: the file `mine.npz` or the folder `mine` (from `Graph.save`).
-    - the path of such a file or folder.
+    - the path of such a file or folder, or of a folder that `lmc.prepare` wrote.
 
     A path that there is comes first. Names are looked for in `root`, in `$LMC_DATA`, and in `data/` of the
     working folder: in each, first a file or folder of that name, then the files that were published. What is
@@ -160,6 +162,8 @@ def _find(name: str, root: str | Path | None, split: int | None = None) -> Calla
 
 
 def _reader(path: Path, split: int | None) -> Callable[[], Graph] | None:
+    if (path / MANIFEST).is_file():
+        return partial(_of_one_split, split, PreparedGraph, path)
     if (path / storage.HEADER).is_file():
         return partial(_of_one_split, split, Graph.open, path)
     if path.suffix == ".npz" and path.is_file():

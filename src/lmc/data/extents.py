@@ -1,7 +1,11 @@
-"""Arrays in extents: the rows of a cluster lie together, from a page's beginning, and have a checksum."""
+"""Arrays in extents: the rows of a cluster lie together and have a checksum.
+
+Extents follow each other without gaps, so that the file is also one array which can be read through a map.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 import weakref
 import zlib
@@ -14,9 +18,6 @@ from numpy.typing import NDArray
 
 from lmc.errors import GraphError
 from lmc.files import one_line, write_synced
-
-PAGE = 4096
-"""Bytes; every extent begins at a multiple of it, as direct reads of a disk do."""
 
 
 class Form(NamedTuple):
@@ -36,15 +37,6 @@ class Form(NamedTuple):
         return int(np.dtype(self.dtype).itemsize * np.prod(self.row, dtype=np.int64))
 
 
-def next_page(offset: int) -> int:
-    """The first beginning of a page that is not before an offset.
-
-    >>> next_page(0), next_page(1), next_page(2**40 + 4096)
-    (0, 4096, 1099511631872)
-    """
-    return -(-offset // PAGE) * PAGE
-
-
 def write_extents(file: Path, clusters: Iterable[NDArray[Any]]) -> NDArray[np.int64]:
     """Write the rows of clusters, one after the other.
 
@@ -59,9 +51,7 @@ def write_extents(file: Path, clusters: Iterable[NDArray[Any]]) -> NDArray[np.in
             content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
             opened.write(content.data)
             table.append((offset, content.size, zlib.crc32(content.data)))
-            end = offset + content.size
-            offset = next_page(end)
-            opened.write(bytes(offset - end))
+            offset += content.size
 
     write_synced(file, write)
     return np.array(table, dtype=np.int64).reshape(-1, 3)
@@ -84,14 +74,33 @@ class Extents:
         except OSError as error:
             raise GraphError(f"{file}: cannot be read ({one_line(error)})") from None
         weakref.finalize(self, os.close, self._file)
-        needed = next_page(int(table[-1, 0] + table[-1, 1])) if len(table) else 0
+        needed = int(table[-1, 0] + table[-1, 1]) if len(table) else 0
         if size != needed:
             raise GraphError(f"{file}: has {size} bytes, not {needed}; prepare the graph anew")
 
     def read(self, cluster: int, rows: int) -> NDArray[Any]:
         """The rows of a cluster, so many."""
+        content = np.empty(int(self._table[cluster, 1]), np.uint8)
+        self._read(cluster, content)
+        return content.view(self.form.dtype).reshape(rows, *self.form.row)
+
+    def check(self) -> None:
+        """Read all of it; GraphError where it is not what was written."""
+        buffer = np.empty(int(self._table[:, 1].max(initial=0)), np.uint8)
+        for cluster, size in enumerate(self._table[:, 1].tolist()):
+            self._read(cluster, buffer[:size])
+
+    def mapped(self, rows: int) -> NDArray[Any]:
+        """All rows, so many, read through a map."""
+        shape = (rows, *self.form.row)
+        if not self._table[:, 1].any():  # there are no maps of nothing
+            return np.empty(shape, self.form.dtype)
+        content = mmap.mmap(self._file, 0, access=mmap.ACCESS_READ)
+        return np.frombuffer(content, self.form.dtype).reshape(shape)
+
+    def _read(self, cluster: int, content: NDArray[np.uint8]) -> None:
         offset, size, checksum = (int(each) for each in self._table[cluster])
-        content, done = np.empty(size, np.uint8), 0
+        done = 0
         try:
             while done < size:
                 # One call reads at most 2 GB.
@@ -106,4 +115,3 @@ class Extents:
                 f"{self._path}: the rows of cluster {cluster} are not those that were written; "
                 "prepare the graph anew"
             )
-        return content.view(self.form.dtype).reshape(rows, *self.form.row)

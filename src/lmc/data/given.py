@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from lmc.data.topology import Topology
 from lmc.errors import ArgumentError
-from lmc.sparse import CSR
 
 
 def check_graph(given: Any) -> None:
     """Raise ArgumentError unless it is an `lmc.Graph`; for PyG's `Data`, the error says how to make one."""
-    if isinstance(getattr(given, "adjacency", None), CSR):
+    if isinstance(given, Topology):
         return
     hint = "; lmc.Graph.from_pyg(data) makes one of it" if hasattr(given, "edge_index") else ""
     raise ArgumentError(f"graph: {type(given).__name__} is not an lmc.Graph{hint}")

@@ -352,6 +352,11 @@ class Graph(Topology):
         """
         return Batch.of(self, nodes, scale, weights)
 
+    @property
+    def by_cluster(self) -> Graph:
+        """What work on all nodes is done on: the graph itself, unless it is in a prepared folder."""
+        return self
+
     # -- other graphs of it ----------------------------------------------------------------------
 
     def with_features(self, x: Made | Any) -> Graph:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,28 @@ from numpy.typing import NDArray
 from lmc import checks
 from lmc.array_files import DAMAGED_ARRAY
 from lmc.data.extents import Extents, Form
+from lmc.data.splits import MASKS
 from lmc.errors import GraphError
 from lmc.files import one_line, read_text_bytes, regular
 
 MANIFEST, FORMAT, VERSION = "prepared.json", "lmc-prepared", 1
+OF_NODES, OF_EDGES = ("x", "y", *MASKS, "id"), ("indices", "edge_weight", "edge_attr", "edge_type")
 TABLES = ("nodes", "places", "starts", "indptr")
 """Plain arrays: whose place it is, where a node is, where clusters begin, where rows of neighbours begin."""
+
+
+class Order(NamedTuple):
+    """Nodes in the order of their clusters.
+
+    Attributes:
+        nodes: (nodes,) whose place it is; rising in each cluster.
+        places: (nodes,) where a node is.
+        starts: (clusters + 1,) the first place of each cluster.
+    """
+
+    nodes: NDArray[np.int64]
+    places: NDArray[np.int64]
+    starts: NDArray[np.int64]
 
 
 def digest_of(file: Path) -> str:
@@ -69,6 +85,25 @@ class Prepared:
         self.num_nodes, self.parts = len(self._nodes), len(self._starts) - 1
         self.num_edges, self.names = int(self._indptr[-1]), tuple(self._arrays)
 
+    def check(self) -> None:
+        """Read everything once; GraphError where a byte is not the one that was written."""
+        for array in self._arrays.values():
+            array.check()
+
+    @property
+    def order(self) -> Order:
+        """Where nodes are."""
+        return Order(self._nodes, self._places, self._starts)
+
+    def mapped(self) -> dict[str, NDArray[Any]]:
+        """All arrays by name, rows in the order of places, read through maps; `indptr` among them."""
+        found = {name: array.mapped(self._count(name)) for name, array in self._arrays.items()}
+        return found | {"indptr": self._indptr}
+
+    def _count(self, name: str) -> int:
+        """Rows of an array."""
+        return self.num_edges if name in OF_EDGES else self.num_nodes
+
     def nodes(self, cluster: int) -> NDArray[np.int64]:
         """(nodes,) the user's numbers of the nodes of a cluster, in the order of its rows."""
         return np.array(self._nodes[self._starts[cluster] : self._starts[cluster + 1]])
@@ -80,7 +115,7 @@ class Prepared:
     def rows(self, name: str, cluster: int) -> NDArray[Any]:
         """(nodes, ...) the rows of an array of nodes; (edges, ...) of edges, in the order of `neighbours`."""
         first, last = int(self._starts[cluster]), int(self._starts[cluster + 1])
-        if name == "indices" or name.startswith("edge_"):
+        if name in OF_EDGES:
             first, last = int(self._indptr[first]), int(self._indptr[last])
         return self._arrays[name].read(cluster, last - first)
 

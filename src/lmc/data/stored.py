@@ -116,3 +116,17 @@ def selected(folder: Path | None, matrix: Tensor, mask: Tensor) -> Tensor:
         found[count : count + len(some)] = some
         count += len(some)
     return found.values
+
+
+def taken(folder: Path, matrix: Tensor, rows: Tensor) -> Tensor:
+    """(any, ...) rows of a matrix, in the order that they are given in, on disk.
+
+    >>> import tempfile
+    >>> taken(Path(tempfile.gettempdir()), torch.eye(2), torch.tensor([1])).tolist()
+    [[0.0, 1.0]]
+    """
+    found = ScratchMatrix(folder, (len(rows), *matrix.shape[1:]), matrix.dtype)
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        found[part] = matrix[rows[part].long()]
+    return found.values

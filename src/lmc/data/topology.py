@@ -23,6 +23,8 @@ class Topology:
     """(edges, columns) in the order of `adjacency`, or None."""
     edge_type: Tensor | None
     """(edges,) int32 or int64 in the order of `adjacency`, or None."""
+    cluster_starts: Tensor | None = None
+    """(clusters + 1,) of a graph in the order of its clusters: where each begins, and the last ends."""
     scratch: Path | None = None
     """Of a graph that stays on disk: the folder for what is made of all its edges or features; else None."""
 

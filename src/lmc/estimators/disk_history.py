@@ -31,6 +31,8 @@ ROWS = 1024
 """Of an extent, where no clusters are known."""
 PAGE = 1 << 15
 """About the bytes of a page of the cache."""
+BYTES_OF_A_READ = ALIGNMENT
+"""That a disk reads for a row which is read on its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +210,11 @@ class DiskHistory:
             some = None if len(extents) == len(spread.extents) else spread.within(extents)
             found.append((some, self._rows.take(self._stored, self._in_memory(spread, some))))
 
-        self._cache.visit(spread.extents, take)
+        alone = self._is_read_by_rows(spread) & ~self._cache.holds(spread.extents)
+        if alone.any():
+            some = None if alone.all() else spread.within(spread.extents[alone])
+            found.append((some, self._from_file(spread, some)))
+        self._cache.visit(spread.extents[~alone], take)
         if len(found) == 1:
             return found[0][1]
         out = found[0][1].new_empty(len(places), self._width)
@@ -232,9 +238,21 @@ class DiskHistory:
 
     def expect(self, places: Tensor) -> None:
         """Read what will be pulled soon, in the background, as far as there is room."""
-        extents = spread_of(places, self._bounds).extents
+        spread = spread_of(places, self._bounds)
+        extents = spread.extents[~self._is_read_by_rows(spread)]
         if len(extents) and self._page_bytes:
             self._cache.expect(extents)
+
+    def _is_read_by_rows(self, spread: Spread) -> NDArray[np.bool_]:
+        """(extents,) those of which so few rows are wanted that a page for each is less than all of them."""
+        return spread.counts * BYTES_OF_A_READ < self.file.sizes[spread.extents]
+
+    def _from_file(self, spread: Spread, some: Tensor | None) -> Tensor:
+        """(places, width) of some places, None for all, each row by itself."""
+        extent, row = (each if some is None else each[some] for each in (spread.extent, spread.row))
+        stored = torch.empty(len(row), self._rows.entries, dtype=self._rows.dtype)
+        self.file.read_rows(extent.numpy(), row.numpy(), stored.view(torch.uint8).numpy())
+        return self._rows.values(stored)
 
     def _in_memory(self, spread: Spread, some: Tensor | None) -> Tensor:
         """(places,) the rows in `_stored` of some places, None for all; -1 for those that are left out."""

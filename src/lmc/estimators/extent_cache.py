@@ -94,6 +94,13 @@ class ExtentCache:
                 self._load_ahead()
             left = np.setdiff1d(left, here, assume_unique=True)
 
+    def holds(self, extents: Extents) -> Flags:
+        """(extents,) which are here; of others the file has the last that was written."""
+        with self._event:
+            self._check()
+            found: Flags = self._is_here[extents]
+            return found
+
     def finish(self) -> None:
         """Wait until all that has changed is in the file."""
         with self._event:

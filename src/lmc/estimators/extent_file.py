@@ -78,6 +78,21 @@ class ExtentFile:
             raise DamagedHistoryError(f"{self.path}: extent {extent} has changed since it was written")
         self._is_checked[extent] = True
 
+    def read_rows(self, extents: NDArray[np.int64], rows: NDArray[np.int64], into: NDArray[np.uint8]) -> None:
+        """Fill (rows, bytes) with rows of extents, each read on its own; RunError where that fails."""
+        from lmc.kernels.file_rows import read_rows  # which compiles
+
+        slot, size = self._slot[extents], into.shape[1]
+        offsets = slot * self._generation + self._starts[extents] + rows * size
+        offsets[slot == _NEVER] = _NEVER
+        try:
+            read_rows(self._opened(), offsets, into)
+        except EOFError:
+            raise DamagedHistoryError(f"{self.path}: ends before its last extent") from None
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be read ({one_line(error)})") from None
+        self.read_bytes += int((slot != _NEVER).sum()) * size
+
     def write(self, extent: int, content: list[memoryview]) -> None:
         """Write all of an extent, beside what checkpoints refer to; RunError where that cannot be done."""
         if self._is_kept[extent]:

@@ -25,6 +25,9 @@ class StoredRows(Protocol):
     def take(self, stored: Tensor, rows: Tensor) -> Tensor:
         """(rows, width) values of (any, entries)."""
 
+    def values(self, stored: Tensor) -> Tensor:
+        """(any, width) values of (any, entries)."""
+
     def put(self, rows: Tensor, values: Tensor, stored: Tensor) -> None:
         """Write (rows, width) to distinct rows of (any, entries); those below zero are left out."""
 
@@ -38,6 +41,10 @@ class PlainRows:
     def take(self, stored: Tensor, rows: Tensor) -> Tensor:
         """(rows, width) values of (any, entries)."""
         return stored.index_select(0, rows)
+
+    def values(self, stored: Tensor) -> Tensor:
+        """(any, width) values of (any, entries): themselves."""
+        return stored
 
     def put(self, rows: Tensor, values: Tensor, stored: Tensor) -> None:
         """Write (rows, width) to distinct rows of (any, entries); those below zero are left out."""
@@ -59,6 +66,10 @@ class QuantizedRows:
         """(rows, width) float32 values of (any, entries)."""
         found: Tensor = _loops(stored).take_quantized(stored, rows, self._width)
         return found
+
+    def values(self, stored: Tensor) -> Tensor:
+        """(any, width) float32 values of (any, entries)."""
+        return self.take(stored, torch.arange(len(stored)))
 
     def put(self, rows: Tensor, values: Tensor, stored: Tensor) -> None:
         """Write (rows, width) to distinct rows of (any, entries); those below zero are left out."""

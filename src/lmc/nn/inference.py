@@ -17,6 +17,7 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.ids import numbered
 from lmc.data.normalization import OF_ALL_EDGES, normalize
+from lmc.data.prepared_graph import PreparedGraph
 from lmc.data.subgraph import heard, subgraph
 from lmc.device import HOST, chosen_device, copied, device_of, free_memory, on_host
 from lmc.nn.fitting import check_model, in_type_of
@@ -77,6 +78,13 @@ def predict(
     check_graph(graph)
     check_model(model)
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
+    if isinstance(graph, PreparedGraph):
+        wanted = None
+        if nodes is not None:
+            wanted = graph.places_of(rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes"))
+        by_cluster = graph.by_cluster, model, rows_at_once
+        rows = predict(*by_cluster, nodes=wanted, precision=precision, device=device)
+        return graph.in_own_order(rows) if wanted is None else rows
     full = weight_type(model) or graph.x.dtype
     check_precision(precision, full)
     computed = computed_type(precision, full)

@@ -137,6 +137,7 @@ class Config:
 
     def build_model_for(self, graph: Graph) -> Model:
         """The model for a graph, in the type of its features; GraphError where there are no labels."""
+        graph = graph.by_cluster
         rules.trainable(graph.train_mask, graph.y, graph.task)
         model = self.build_model(graph.num_features, graph.num_classes, models.degree_histogram(graph))
         return model.to(graph.x.dtype)

@@ -88,7 +88,7 @@ def degree_histogram(graph: Graph) -> Tensor:
     >>> int(degree_histogram(lmc.synthetic(nodes=200)).sum())
     200
     """
-    return torch.bincount(graph.adjacency.indptr.diff())
+    return torch.bincount(graph.by_cluster.adjacency.indptr.diff())
 
 
 def built(settings: Settings, in_features: int, out_features: int, degrees: Tensor | None = None) -> Model:

@@ -61,6 +61,7 @@ def prepare_training(
     Histories are in memory, unless others are given.
     """
     check_graph(graph)
+    graph = graph.by_cluster
     check_estimator(estimator)
     for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):

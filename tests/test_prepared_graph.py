@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lmc
-from commands import last_weights, called, fails
+from commands import called, fails, last_weights
 from lmc.data import stored
 from lmc.data.prepared_graph import PreparedGraph
 from strategies import graphs

@@ -63,6 +63,12 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "memory (default), or disk: in the folder of the run, training.history_cache of them in memory.",
     ),
     (
+        "--memory",
+        "training.memory",
+        str,
+        "What the run may take, such as 2GB; batches and where histories are follow from it.",
+    ),
+    (
         "--device",
         "training.device",
         completion.DEVICE,

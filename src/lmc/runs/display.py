@@ -28,6 +28,7 @@ from lmc.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from lmc.training.loop import Training
+    from lmc.training.plan import Plan
     from lmc.training.records import Record
 
 Progress = Literal["auto", "plain"] | bool
@@ -121,6 +122,11 @@ class PlainLines(Display):
         self._phase_began = time.monotonic()
         print(f"{self._title}{phase} ... ", end="", flush=True)
 
+    def on_plan(self, plan: Plan) -> None:
+        """Print it as a table."""
+        self._end_phase()
+        print(plan, flush=True)
+
     def on_step(self, training: Training, loss: float) -> None:
         """The first one ends what was before it."""
         self._end_phase()
@@ -184,6 +190,10 @@ class LiveLine(_Moving):
         self._live.start()
         return self
 
+    def on_plan(self, plan: Plan) -> None:
+        """Print it as a table, above the line."""
+        self._live.console.print(str(plan), markup=False, highlight=False)
+
     def on_end(self, training: Training) -> None:
         """Leave the last line standing, unless nothing was done."""
         super().on_end(training)
@@ -215,6 +225,10 @@ class LiveOutput(_Moving):
         """Say what is done."""
         super().on_phase(phase)
         self._output.show(self.line)
+
+    def on_plan(self, plan: Plan) -> None:
+        """Print it as a table."""
+        print(plan)
 
     def on_step(self, training: Training, loss: float) -> None:
         """Move by one step."""

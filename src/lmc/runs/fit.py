@@ -22,6 +22,7 @@ from lmc.runs.display import Progress, display_in_python
 from lmc.runs.folder import RunFolder
 from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
+from lmc.runs.planning import planned
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import Metrics
@@ -57,6 +58,7 @@ def fit(
     device: str | torch.device = "auto",
     histories: Histories = "memory",
     history_cache: int | str = "256MB",
+    memory: int | str | None = None,
     loss: Loss | None = None,
     background: bool = True,
     checkpoint: Checkpoint = 2,
@@ -108,6 +110,9 @@ def fit(
             back where it was.
         histories: where historical values are kept: in `"memory"`, or on `"disk"`, in the folder of the run.
         history_cache: how much of those on disk is held in memory, such as `"256MB"`, or a number of bytes.
+        memory: how much the process may take, such as `"2GB"`: clusters, clusters in a batch, where histories
+            are, their cache and whether batches are built ahead follow from it, as far as they are not given.
+            A graph that stays on disk is prepared in the folder of the run. None for what there is.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
@@ -153,6 +158,7 @@ def fit(
         device=str(device),
         histories=histories,
         history_cache=history_cache,
+        memory=memory,
         loss=loss,
         background=background,
         checkpoint=checkpoint,
@@ -172,6 +178,7 @@ def fit(
     with display_in_python(progress) as display:
         told = [*callbacks_of(callbacks, folder_path), display]
         choice = None if kept is None else kept.choice(options)
+        graph, options = planned(graph, model, estimator, options, folder_path, resume, told)
         on_disk = None if kept is None else kept.histories(options)
         training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
         try:

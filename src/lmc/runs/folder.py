@@ -36,6 +36,7 @@ from lmc.training.records import Record, Result
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
 HISTORIES = "histories"
+PLAN, PREPARED = "plan.json", "prepared"
 SAVING_SHARE = 20  # times as long as a save takes must pass before the next
 MIDWAY_SECONDS = 60.0  # of an epoch that a run may lose, where saving takes less than a twentieth of them
 
@@ -108,7 +109,8 @@ class RunFolder(Callback):
 
     def __enter__(self) -> RunFolder:
         self.check_free()
-        for name in (CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, BATCHES, HISTORIES, LOCK):
+        files = CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, BATCHES, HISTORIES, LOCK
+        for name in (*files, PLAN, PREPARED):
             if (self.folder / name).is_symlink():  # which would lead writing out of the folder
                 raise RunError(f"{self.folder / name}: a symbolic link; a run writes none")
         with self._writing():

@@ -16,6 +16,7 @@ from lmc.runs.folder import CONFIG, RunFolder
 from lmc.runs.going_on import OLDER
 from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
+from lmc.runs.planning import planned
 from lmc.runs.sections import Settings
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
@@ -52,7 +53,9 @@ def train_run(
         graph = graph or config.load_graph()
         model = config.build_model_for(graph)
         choice = kept.choice(options)
-        estimator, on_disk = config.build_estimator(), kept.histories(options)
+        estimator = config.build_estimator()
+        graph, options = planned(graph, model, estimator, options, out, resume, told)
+        on_disk = kept.histories(options)
         training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
         training.began = began
     with kept as folder, ended_by(training, STOPPING):

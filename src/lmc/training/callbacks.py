@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lmc.training.loop import Training
+    from lmc.training.plan import Plan
     from lmc.training.records import Record
 
 
@@ -20,6 +21,9 @@ class Callback:
 
     def on_phase(self, phase: str) -> None:
         """Before the first step: what is done now, such as "loading arxiv"."""
+
+    def on_plan(self, plan: Plan) -> None:
+        """Before the first step of a run that is given so much memory: how it keeps to it."""
 
     def on_start(self, training: Training) -> None:
         """Before the first step, or the first one after a resume."""

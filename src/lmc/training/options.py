@@ -80,6 +80,8 @@ class TrainingOptions:
             back where it was.
         histories: where historical values are kept: in `"memory"`, or on `"disk"`, in the folder of the run.
         history_cache: how much of those on disk is held in memory, such as `"256MB"`, or a number of bytes.
+        memory: how much of it the run may take, such as `"2GB"`, or a number of bytes; what is not said of
+            clusters, histories and the background follows from it. None for what there is.
         loss: per node; None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept where the run is kept: `"none"`, `"last"`, or a number.
@@ -113,6 +115,7 @@ class TrainingOptions:
     device: str = "auto"
     histories: Histories = "memory"
     history_cache: int | str = "256MB"
+    memory: int | str | None = None
     loss: Loss | None = None
     background: bool = True
     checkpoint: Checkpoint = 2
@@ -143,6 +146,8 @@ class TrainingOptions:
         object.__setattr__(self, "device", str(self.device))
         checks.one_of("histories", self.histories, Histories)
         checks.byte_count("history_cache", self.history_cache)
+        if self.memory is not None:
+            checks.byte_count("memory", self.memory)
         object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
         object.__setattr__(self, "metrics", checked_metrics(self.metrics))
 

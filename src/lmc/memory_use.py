@@ -10,11 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from lmc import checks
+from lmc import checks, control_group
 from lmc.errors import ArgumentError
 from lmc.malloc import trim_free_memory
-
-_GROUP = Path("/sys/fs/cgroup")
 
 
 def restart_peak() -> None:
@@ -82,10 +80,11 @@ def most() -> int | None:
     >>> most() is None or most() >= free()
     True
     """
-    limits = [_of_group("max"), _limit("RLIMIT_AS"), _limit("RLIMIT_DATA")]
+    limits = [*(group.most for group in control_group.groups())]
+    limits += [limit for limit in map(_limit, ("RLIMIT_AS", "RLIMIT_DATA")) if limit is not None]
     with contextlib.suppress(OSError):
         limits.append(int(psutil.virtual_memory().total))
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min(limits, default=None)
 
 
 def _system() -> int | None:
@@ -96,23 +95,17 @@ def _system() -> int | None:
 
 
 def _container() -> int | None:
-    """The limit of the control group, less what it holds apart from the cache of files."""
-    most, held = _of_group("max"), _of_group("current")
-    if most is None or held is None:
-        return None
-    return most - held + (_field(_GROUP / "memory.stat", "file ") or 0)
-
-
-def _of_group(name: str) -> int | None:
-    try:
-        return int((_GROUP / f"memory.{name}").read_text())
-    except (OSError, ValueError):  # no such group, or "max": no limit
-        return None
+    """The least that a control group leaves."""
+    return min((group.most - group.held for group in control_group.groups()), default=None)
 
 
 def _address_space() -> int | None:
-    most = _limit("RLIMIT_AS")
-    return None if most is None else most - int(psutil.Process().memory_info().vms)
+    """The least that a limit of the process leaves: of all its addresses, or of its data."""
+    most, of_data = _limit("RLIMIT_AS"), _limit("RLIMIT_DATA")
+    left = [] if most is None else [most - int(psutil.Process().memory_info().vms)]
+    if of_data is not None:
+        left.append(of_data - (_field(Path("/proc/self/status"), "VmData:", unit=1024) or 0))
+    return min(left, default=None)
 
 
 def _limit(name: str) -> int | None:

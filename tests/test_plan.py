@@ -1,0 +1,141 @@
+"""Plans for so much memory: what a step takes of it, what is chosen, and what is said."""
+
+import json
+
+import pytest
+import torch
+from torch_geometric.nn import GAT, GCN, GraphSAGE
+
+import lmc
+from commands import called, fails, last_weights
+from lmc import memory_use
+from lmc.data import storage
+from lmc.training import plan as module
+from lmc.training.live_bytes import most_live_bytes
+from lmc.training.options import TrainingOptions
+from lmc.training.plan import make_plan
+from lmc.training.trial_step import BatchSizes, step_bytes
+
+GRAPH = lmc.synthetic(nodes=6000, features=32, classes=4)
+MODELS = {
+    "gcn": lambda: lmc.GCN(32, 48, 4, layers=3, dropout=0.3, norm="batch"),
+    "gcnii": lambda: lmc.GCNII(32, 48, 4, layers=4),
+    "gat": lambda: lmc.from_pyg(GAT(32, 48, 3, 4, heads=4)),
+    "jumping knowledge": lambda: lmc.from_pyg(GraphSAGE(32, 48, 3, 4, jk="cat")),
+    "pyg": lambda: lmc.from_pyg(GCN(32, 48, 2, 4)),
+}
+METHODS = {
+    "lmc": lmc.LMC,
+    "lmc values": lambda: lmc.LMC(alpha=0.4),
+    "gas": lmc.GAS,
+    "cluster": lmc.ClusterGCN,
+    "top": lambda: lmc.TOP(rank=16),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_small_step_says_what_a_large_one_takes(model, method):
+    """Of a batch that is several times as large as the trial, all tensors counted."""
+    torch.manual_seed(0)
+    own, estimator = MODELS[model](), METHODS[method]()
+    batch = GRAPH.batch(lmc.partition(GRAPH, 8, "random") < 3, scale=8 / 3)
+    sizes = BatchSizes.of(batch)
+    found = step_bytes(GRAPH, own, estimator, sizes)
+    estimator.bind(own, GRAPH)
+    blocks = most_live_bytes(lambda: estimator.prepare(batch))
+    step = most_live_bytes(lambda: estimator.backward(batch))
+    assert 0.95 < found.step / step < 1.4
+    assert 0.8 < (found.blocks + 1e5) / (blocks + 1e5) < 1.5
+
+
+def plan_for(memory, model="gcn", estimator=lmc.LMC, to_disk=True, graph=GRAPH, **options):
+    return make_plan(graph, MODELS[model](), estimator(), TrainingOptions(**options), memory, to_disk)
+
+
+@pytest.fixture
+def small_process(monkeypatch):
+    monkeypatch.setattr(memory_use, "anonymous", lambda: 1_000_000)
+    monkeypatch.setattr(module, "LEAST_CACHE", 10_000)
+    monkeypatch.setattr(module, "BYTES_PER_NODE", 8)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_more_memory_makes_larger_batches(small_process, model):
+    plans = [plan_for(memory, model, parts=60) for memory in (8e6, 16e6, 10**9)]
+    counts = [plan.parts_per_batch for plan in plans]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
+    assert all(plan.total <= plan.memory for plan in plans)
+    assert plans[-1].histories == "memory"
+    assert plan_for(10**9, model, parts=60, parts_per_batch=2).parts_per_batch == 2
+
+
+def test_histories_go_to_disk_and_batches_are_no_longer_built_ahead(small_process):
+    by_memory = {memory: plan_for(memory, parts=400, parts_per_batch=1) for memory in (2.5e6, 4e6, 9e6)}
+    assert [plan.histories for plan in by_memory.values()] == ["disk", "disk", "memory"]
+    assert by_memory[9e6].background
+    needed = by_memory[4e6].step + by_memory[4e6].process + by_memory[4e6].of_nodes + 10_000
+    assert not plan_for(needed - 1000, parts=400, parts_per_batch=1).background
+    with pytest.raises(lmc.ArgumentError, match=r"out= names a folder for them"):
+        plan_for(4e6, parts=400, parts_per_batch=1, to_disk=False)
+
+
+def test_too_little_is_one_line_with_the_least_that_would_do(small_process):
+    with pytest.raises(lmc.ArgumentError, match=r"memory=1\.1 MB: [0-9.]+ MB is the least that would do"):
+        plan_for(1_100_000, parts=60)
+    with pytest.raises(lmc.ArgumentError, match="NeighborSampling has no clusters to choose"):
+        plan_for(10**9, estimator=lambda: lmc.NeighborSampling(fanouts=[2]))
+    with pytest.raises(lmc.ArgumentError, match="memory='much': must be"):
+        TrainingOptions(memory="much")
+
+
+def test_a_run_keeps_to_its_plan_and_goes_on_by_it(tmp_path, monkeypatch):
+    """A graph on disk is prepared in the folder of the run."""
+    GRAPH.save(tmp_path / "graph")
+    monkeypatch.setattr(storage, "STAYS_ON_DISK", 0)
+    held = memory_use.anonymous()
+    monkeypatch.setattr(memory_use, "anonymous", lambda: held)
+    graph, shown = lmc.load(tmp_path / "graph"), []
+
+    class Watch(lmc.Callback):
+        def on_plan(self, plan):
+            shown.append(plan)
+
+    def train(out, epochs, resume=False, watch=None):
+        torch.manual_seed(0)
+        options = {"epochs": epochs, "memory": held + 20_000_000, "histories": "disk", "progress": False}
+        return lmc.fit(
+            graph,
+            MODELS["gcn"](),
+            lmc.LMC(),
+            out=out,
+            resume=resume,
+            callbacks=[watch or Watch()],
+            **options,
+        )
+
+    whole = train(tmp_path / "whole", 2)
+    (plan,) = shown
+    assert plan.histories == "disk"
+    assert plan.features == "on disk"
+    assert (tmp_path / "whole" / "prepared" / "prepared.json").exists()
+    kept = json.loads((tmp_path / "whole" / "plan.json").read_text())
+    assert kept["parts_per_batch"] == plan.parts_per_batch
+    train(tmp_path / "run", 1)
+    again = train(tmp_path / "run", 2, resume=True)
+    assert len(shown) == 2  # the one that goes on is not planned anew
+    assert [r.loss for r in again.history] == [r.loss for r in whole.history]
+    assert last_weights(tmp_path / "run") == last_weights(tmp_path / "whole")
+
+
+def test_on_the_command_line(tmp_path):
+    lmc.synthetic(nodes=2000, features=8).save(tmp_path / "graph")
+    given = ("--data", tmp_path / "graph", "--hidden", 8, "--epochs", 1)
+    done = called("train", *given, "--memory", "2GB", "--out", tmp_path / "run")
+    assert "clusters      " in done.stdout
+    assert "GB of 2 GB: process" in done.stdout or "MB of 2 GB: process" in done.stdout
+    line = fails(2, "train", *given, "--memory", "20MB", "--out", tmp_path / "other", through=called)
+    assert "is the least that would do" in line
+    done = called("inspect", tmp_path / "graph", "--memory", "2GB", "--hidden", 8)
+    assert "of 2 GB: process" in done.stdout

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.nn import GAT, GCN, GraphSAGE
 
 import lmc
-from commands import called, fails, last_weights
+from commands import called, fails
 from lmc import memory_use
 from lmc.data import storage
 from lmc.training import plan as module
@@ -37,6 +37,8 @@ METHODS = {
 @pytest.mark.parametrize("model", MODELS)
 def test_a_small_step_says_what_a_large_one_takes(model, method):
     """Of a batch that is several times as large as the trial, all tensors counted."""
+    if (model, method) == ("gat", "top"):
+        pytest.skip("TOP needs sums of messages")
     torch.manual_seed(0)
     own, estimator = MODELS[model](), METHODS[method]()
     batch = GRAPH.batch(lmc.partition(GRAPH, 8, "random") < 3, scale=8 / 3)
@@ -72,13 +74,17 @@ def test_more_memory_makes_larger_batches(small_process, model):
 
 
 def test_histories_go_to_disk_and_batches_are_no_longer_built_ahead(small_process):
-    by_memory = {memory: plan_for(memory, parts=400, parts_per_batch=1) for memory in (2.5e6, 4e6, 9e6)}
-    assert [plan.histories for plan in by_memory.values()] == ["disk", "disk", "memory"]
-    assert by_memory[9e6].background
-    needed = by_memory[4e6].step + by_memory[4e6].process + by_memory[4e6].of_nodes + 10_000
-    assert not plan_for(needed - 1000, parts=400, parts_per_batch=1).background
+    few = {"parts": 400, "parts_per_batch": 1}
+    enough = plan_for(10**9, **few)
+    assert (enough.histories, enough.background) == ("memory", True)
+    less = plan_for(enough.total - 1, **few)
+    assert (less.histories, less.background) == ("disk", True)
+    assert less.history_cache == less.all_histories - 1
+    least = enough.total - enough.all_histories + 10_000
+    assert plan_for(least, **few).history_cache == 10_000
+    assert not plan_for(least - 1, **few).background
     with pytest.raises(lmc.ArgumentError, match=r"out= names a folder for them"):
-        plan_for(4e6, parts=400, parts_per_batch=1, to_disk=False)
+        plan_for(enough.total - 1, **few, to_disk=False)
 
 
 def test_too_little_is_one_line_with_the_least_that_would_do(small_process):
@@ -126,7 +132,8 @@ def test_a_run_keeps_to_its_plan_and_goes_on_by_it(tmp_path, monkeypatch):
     again = train(tmp_path / "run", 2, resume=True)
     assert len(shown) == 2  # the one that goes on is not planned anew
     assert [r.loss for r in again.history] == [r.loss for r in whole.history]
-    assert last_weights(tmp_path / "run") == last_weights(tmp_path / "whole")
+    pairs = zip(again.model.parameters(), whole.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
 
 
 def test_on_the_command_line(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from lmc.nn.model import Model
 from lmc.precision import Precision
 from lmc.training.memory_check import RunNeeds
 from lmc.training.options import Histories, TrainingOptions
-from lmc.training.trial_step import BatchSizes, step_bytes
+from lmc.training.trial_step import BatchSizes, StepBytes, step_bytes
 
 BYTES_PER_NODE = 64
 """Clusters, places and degrees of nodes, and what it takes to make them, about."""
@@ -147,24 +148,26 @@ def make_plan(
     least_cache = min(all_histories, LEAST_CACHE)
     parts = int(clusters.max()) + 1
 
-    def step(count: int, ahead: int) -> tuple[int, BatchSizes]:
+    @cache
+    def tried(count: int) -> tuple[BatchSizes, StepBytes]:
         sizes = _largest(graph, clusters, count)
-        found = step_bytes(graph, model, estimator, sizes, options.precision)
-        return found.with_batches(ahead), sizes
+        return sizes, step_bytes(graph, model, estimator, sizes, options.precision)
 
     def fits(count: int, ahead: int) -> bool:
-        return step(count, ahead)[0] + least_cache <= room
+        return tried(count)[1].with_batches(ahead) + least_cache <= room
 
     ahead = 1 if options.background and fits(1, 1) else 0
     if ahead == 0 and not fits(1, 0):
         raise ArgumentError(
-            f"memory={shown(memory)}: {shown(memory - room + step(1, 0)[0] + least_cache)} is the least that "
-            "would do, with one cluster a batch; more clusters, or fewer hidden units, need less"
+            f"memory={shown(memory)}: {shown(memory - room + tried(1)[1].with_batches(0) + least_cache)} is "
+            "the least that would do, with one cluster a batch; more clusters, or fewer hidden units, need "
+            "less"
         )
     asked = options.parts_per_batch, options.batch_share
     most = choose_batches(graph.num_nodes, None, *asked, made=parts).parts_per_batch
     count = _largest_that_fits(most, lambda count: fits(count, ahead))
-    needed, sizes = step(count, ahead)
+    sizes, step = tried(count)
+    needed = step.with_batches(ahead)
     in_memory = options.histories == "memory" and needed + all_histories <= room
     if not in_memory and not to_disk:
         least = shown(memory - room + needed + all_histories)

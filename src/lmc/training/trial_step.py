@@ -134,6 +134,8 @@ def _graph_of(graph: Graph, sizes: BatchSizes) -> Graph:
     one = [some(0, sizes.nodes, inside), some(0, sizes.nodes, across), some(sizes.nodes, nodes, among)]
     other = [some(0, sizes.nodes, inside), outside, some(sizes.nodes, nodes, among)]
     ends = torch.stack([torch.cat(one), torch.cat(other)])
+    # Repeated messages would have weights of their own.
+    ends = torch.unique(ends[:, ends[0] != ends[1]].sort(0)[0], dim=1)
     ends = torch.cat([ends, ends.flip(0)], 1)
     if not graph.is_undirected:
         ends = torch.cat([ends, torch.tensor([[0], [nodes - 1]])], 1)

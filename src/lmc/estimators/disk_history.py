@@ -31,8 +31,8 @@ ROWS = 1024
 """Of an extent, where no clusters are known."""
 PAGE = 1 << 15
 """About the bytes of a page of the cache."""
-BYTES_OF_A_READ = ALIGNMENT
-"""That a disk reads for a row which is read on its own."""
+BYTES_OF_A_READ = 2048
+"""That reading a row on its own costs, in bytes of longer reads: half a page, since many are in memory."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lmc.data.datasets import load
     from lmc.data.graph import Graph
     from lmc.data.normalization import normalize
+    from lmc.data.streamed_edges import import_edges
     from lmc.data.synthetic import synthetic
     from lmc.data.tables import read_tables
     from lmc.errors import ArgumentError, DatasetError, DivergedError, GraphError, LMCError, RunError
@@ -105,6 +106,7 @@ _MODULE_OF = {
     "prefetch": "lmc.batching.prefetch",
     "prepare": "lmc.batching.prepare",
     "probabilities": "lmc.runs.predictions",
+    "import_edges": "lmc.data.streamed_edges",
     "read_tables": "lmc.data.tables",
     "reserved_messages": "lmc.batching.reserved",
     "synthetic": "lmc.data.synthetic",
@@ -154,6 +156,7 @@ __all__ = [
     "fit",
     "from_pyg",
     "gradient_error",
+    "import_edges",
     "load",
     "load_run",
     "normalize",

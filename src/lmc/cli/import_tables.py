@@ -9,6 +9,7 @@ import click
 
 import lmc
 from lmc.cli.paths import FILE, FOLDER, as_typed, refuse_graph
+from lmc.cli.progress import bars
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 @click.option("--features", type=FILE, help="A row per node: its id, and numbers.")
 @click.option("--labels", type=FILE, help="A row per labelled node: its id, and its label.")
 @click.option("--splits", type=FILE, help="A row per node: its id, and train, val or test.")
+@click.option("--nodes", type=float, help="So many, numbered from 0: edges may be larger than memory.")
+@click.option("--arrays", type=FOLDER, help="With --nodes: folder of x.npy, y.npy, train_mask.npy, ...")
 @click.option("--undirected", is_flag=True, help="Every edge goes both ways; rows a,b and b,a are one edge.")
 @click.option("--task", help="multiclass, multilabel or regression; by default what labels look like.")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the graph.")
@@ -27,6 +30,8 @@ def command(
     features: Path | None,
     labels: Path | None,
     splits: Path | None,
+    nodes: float | None,
+    arrays: Path | None,
     undirected: bool,
     task: Any,
     out: Path,
@@ -37,10 +42,23 @@ def command(
     perhaps weight and edge_type. In the other files a column id (or node; else the first) says which node a
     row is about; labels are in a column label (or y, class, target; the first that is there). Without
     --splits, 60 % of the labelled nodes train, 20 % validate and 20 % test. What is left out is named.
+
+    With --nodes, ids are numbers, and edges are read in pieces and sorted on disk; the rest comes from
+    --arrays.
     """
     refuse_graph(out)
-    graph = lmc.read_tables(edges, features, labels, splits, undirected=undirected, task=task)
-    graph.save(out)
+    tables = {"--features": features, "--labels": labels, "--splits": splits, "--task": task}
+    if nodes is None:
+        if arrays is not None:
+            raise lmc.ArgumentError("--arrays: is read with --nodes alone")
+        graph = lmc.read_tables(edges, features, labels, splits, undirected=undirected, task=task)
+        graph.save(out)
+    else:
+        for flag, table in tables.items():
+            if table is not None:
+                raise lmc.ArgumentError(f"{flag}: with --nodes, what nodes have is read from --arrays")
+        with bars() as told:
+            graph = lmc.import_edges(edges, out, int(nodes), arrays, undirected=undirected, told=told)
     print(f"{out}: {graph}; {_use(graph, out)}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,16 @@ class SortedEdges:
 
     def once(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Pieces of consecutive rows: how many columns each row has; and the columns, none twice in a row."""
+        return self._pieces(np.unique)
+
+    def every(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The same with all pairs, as often as they were added."""
+        return self._pieces(np.sort)
+
+    def _pieces(
+        self, in_order: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         for bucket, (first, last) in enumerate(zip(self._bounds[:-1], self._bounds[1:], strict=True)):
-            keys = np.unique(self._spool.take(bucket))
+            keys = in_order(self._spool.take(bucket))
             row, column = np.divmod(keys, self._num_nodes)
             yield np.bincount(row - first, minlength=last - first), column

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +244,17 @@ def _csv(file: Path, ids: Naming, labels: Naming) -> Any:
     import pyarrow
     from pyarrow import csv as arrow_csv
 
+    names, *options = _csv_options(file)
+    convert = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys([*ids(names), *labels(names)], pyarrow.string()), null_values=_NO_NUMBER
+    )
+    return arrow_csv.read_csv(str(file), *options, convert)
+
+
+def _csv_options(file: Path) -> tuple[list[str], Any, Any]:
+    """The names of the columns, and how the file is to be read and parsed."""
+    from pyarrow import csv as arrow_csv
+
     before, first = _first_line(file)
     delimiter = next((each for each in _DELIMITERS if each in first), ",")
     spaced = csv.reader([first], delimiter=delimiter, skipinitialspace=delimiter != " ")
@@ -254,15 +265,55 @@ def _csv(file: Path, ids: Naming, labels: Naming) -> Any:
             "" if delimiter == " " and name == "" else f"column {place}"
             for place, name in enumerate(names, start=1)
         ]
-    return arrow_csv.read_csv(
-        str(file),
-        arrow_csv.ReadOptions(column_names=names, skip_rows=before + (not headless)),
-        arrow_csv.ParseOptions(delimiter=delimiter),
-        arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys([*ids(names), *labels(names)], pyarrow.string()),
-            null_values=_NO_NUMBER,
-        ),
-    )
+    read = arrow_csv.ReadOptions(column_names=names, skip_rows=before + (not headless))
+    return names, read, arrow_csv.ParseOptions(delimiter=delimiter)
+
+
+BYTES_OF_A_ROW = 12
+"""Of a CSV with two numbers a row, about."""
+
+
+def columns_in_pieces(file: Path, chosen: Naming) -> tuple[int, Iterator[list[NDArray[np.int64]]]]:
+    """About how many rows a table has; and pieces of it: of each some columns, which hold whole numbers.
+
+    Args:
+        file: Parquet if it ends in `.parquet`, else CSV, as for `Table`.
+        chosen: which columns, of all names.
+    """
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    def failed(error: Exception) -> DatasetError:
+        return DatasetError(f"{file}: not a table that can be read ({one_line(error)})")
+
+    def numbers(batches: Any) -> Iterator[list[NDArray[np.int64]]]:
+        try:
+            for batch in batches:
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    if not pyarrow.types.is_integer(column.type) or column.null_count:
+                        raise DatasetError(
+                            f"{file}: column {name!r} must hold whole numbers, one in each row"
+                        )
+                yield [column.to_numpy().astype(np.int64) for column in batch.columns]
+        except (pyarrow.ArrowException, OSError) as error:
+            raise failed(error) from None
+
+    try:
+        path = regular(file)
+        if file.suffix == ".parquet":
+            opened = parquet.ParquetFile(path)
+            batches = opened.iter_batches(1 << 18, columns=list(chosen(opened.schema_arrow.names)))
+            return opened.metadata.num_rows, numbers(batches)
+        names, *options = _csv_options(path)
+        ends = list(chosen(names))
+        types = dict.fromkeys(ends, pyarrow.int64())
+        convert = arrow_csv.ConvertOptions(column_types=types, include_columns=ends)
+        return path.stat().st_size // BYTES_OF_A_ROW, numbers(
+            arrow_csv.open_csv(str(path), *options, convert)
+        )
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise failed(error) from None
 
 
 def _first_line(file: Path) -> tuple[int, str]:

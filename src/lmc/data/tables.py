@@ -84,7 +84,7 @@ def read_tables(
     for name, file in files.items():
         if file is not None:
             checks.path(name, file)
-    edge_table = Table(edges, _ends)
+    edge_table = Table(edges, ends_of)
     features_table, splits_table = (None if file is None else Table(file, _id) for file in (features, splits))
     labels_table = None if labels is None else Table(labels, _id, _label_names)
     of_nodes = [table for table in (features_table, labels_table, splits_table) if table is not None]
@@ -127,7 +127,8 @@ def read_tables(
     )
 
 
-def _ends(names: list[str]) -> list[str]:
+def ends_of(names: list[str]) -> list[str]:
+    """The columns of a table of edges that hold their ends."""
     lower = {name.lower(): name for name in names}
     called = [[lower[end] for end in ends] for ends in ENDS if all(end in lower for end in ends)]
     return called[0] if called else [name for name in names if not is_nameless(name)][:2]

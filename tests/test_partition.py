@@ -118,3 +118,24 @@ def test_a_cache_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):
     occupied.write_text("")
     monkeypatch.setenv("LMC_CACHE", str(occupied))
     assert lmc.partition(lmc.synthetic(nodes=300), 5).shape == (300,)
+
+
+def test_kaminpar_cuts_as_few_edges_as_metis():
+    pytest.importorskip("kaminpar")
+    graph = lmc.synthetic(nodes=2000)
+
+    def cut(method):
+        clusters = lmc.partition(graph, 20, method, cache=False)
+        source, target = graph.to_pyg().edge_index
+        assert clusters.bincount().max() <= 110
+        return int((clusters[source] != clusters[target]).sum())
+
+    assert cut("kaminpar") < 1.1 * cut("metis") < 0.8 * cut("random")
+    same = [lmc.partition(graph, 20, "kaminpar", seed=3, cache=False) for _ in range(2)]
+    assert torch.equal(*same)
+
+
+def test_without_kaminpar_the_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kaminpar", None)
+    with pytest.raises(lmc.ArgumentError, match=r"pip install 'lmc\[kaminpar\]'"):
+        lmc.partition(lmc.synthetic(nodes=50), 4, "kaminpar", cache=False)

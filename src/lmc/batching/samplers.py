@@ -48,7 +48,7 @@ class BatchOptions:
     Attributes:
         parts: into how many clusters the graph is cut; None to choose it by the graph's size.
         parts_per_batch: clusters in a batch; None is 1 where `parts` is given, otherwise it is chosen.
-        partition: `"auto"`, `"metis"`, `"stream"`, `"bfs"` or `"random"`; see `lmc.partition`.
+        partition: `"auto"`, `"metis"`, `"stream"` or another method of `lmc.partition`.
         fixed: whether every epoch has the same groups of clusters.
         seed: of the clusters and of their groups.
         balance: `"labels"` for groups with nearly the graph's mix of labels; `"gradients"` for groups whose

@@ -204,24 +204,29 @@ class DiskHistory:
         if len(spread.extents) == 0 or self._page_bytes == 0:
             nothing = torch.zeros(1, self._rows.entries, dtype=self._rows.dtype)
             return self._rows.take(nothing, torch.zeros_like(places))
-        found: list[tuple[Tensor | None, Tensor]] = []
+        pulled: Tensor | None = None
+
+        def found(some: Tensor | None, values: Tensor) -> None:
+            """Of some places, None for all of them."""
+            nonlocal pulled
+            if some is None:
+                pulled = values
+                return
+            if pulled is None:
+                pulled = values.new_empty(len(places), self._width)
+            pulled.index_copy_(0, some, values)
 
         def take(extents: Extents) -> None:
             some = None if len(extents) == len(spread.extents) else spread.within(extents)
-            found.append((some, self._rows.take(self._stored, self._in_memory(spread, some))))
+            found(some, self._rows.take(self._stored, self._in_memory(spread, some)))
 
         alone = self._is_read_by_rows(spread) & ~self._cache.holds(spread.extents)
         if alone.any():
             some = None if alone.all() else spread.within(spread.extents[alone])
-            found.append((some, self._from_file(spread, some)))
+            found(some, self._from_file(spread, some))
         self._cache.visit(spread.extents[~alone], take)
-        if len(found) == 1:
-            return found[0][1]
-        out = found[0][1].new_empty(len(places), self._width)
-        for some, values in found:
-            assert some is not None
-            out.index_copy_(0, some, values)
-        return out
+        assert pulled is not None  # there are extents
+        return pulled
 
     def push(self, places: Tensor, values: Tensor) -> None:
         """Write (places, width); places are distinct, and those below zero are left out."""

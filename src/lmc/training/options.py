@@ -64,7 +64,7 @@ class TrainingOptions:
         evaluate_every: epochs between evaluations; the last epoch always has one.
         gradient_error_every: epochs between measurements of the gradient's error, or None. Each costs
             passes over the whole graph.
-        partition: `"auto"`, `"metis"`, `"stream"`, `"bfs"` or `"random"`; see `lmc.partition`.
+        partition: `"auto"`, `"metis"`, `"stream"` or another method of `lmc.partition`.
         fixed: whether every epoch has the same groups of clusters.
         balance: `"labels"` for groups that have nearly the graph's mix of training labels; `"gradients"` for
             groups whose estimates are alike, as far as steps have shown (until then, labels); `"none"` or

@@ -1,6 +1,9 @@
 """Plans for so much memory: what a step takes of it, what is chosen, and what is said."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -149,3 +152,43 @@ def test_on_the_command_line(tmp_path):
     assert "is the least that would do" in line
     done = called("inspect", tmp_path / "graph", "--memory", "2GB", "--hidden", 8)
     assert "of 2 GB: process" in done.stdout
+
+
+LIMITED = """
+import resource, sys, torch
+import lmc
+from lmc.data import storage
+
+storage.STAYS_ON_DISK = 0
+torch.set_num_threads(1)
+
+
+def work(name, memory):
+    graph = lmc.load(f"{sys.argv[1]}/{name}")
+    torch.manual_seed(0)
+    model = lmc.GCN(graph.num_features, 64, graph.num_classes, layers=3)
+    given = {"memory": memory, "epochs": 1, "progress": False, "partition": "stream"}
+    result = lmc.fit(graph, model, lmc.LMC(), out=f"{sys.argv[1]}/run of {name}", **given)
+    lmc.write_predictions(f"{sys.argv[1]}/{name}.parquet", graph, lmc.predict(graph, model))
+    return result
+
+
+work("small", "4GB")  # compiles kernels, starts threads
+held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) << 10
+memory = held + (120 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (memory + (20 << 20),) * 2)
+print(work("large", memory).batches)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits what Linux counts as data")
+def test_a_run_keeps_to_its_memory_under_a_hard_limit(tmp_path):
+    """Features of 82 MB, as much for A X, and 42 MB of histories, in 140 MB beside what a process needs."""
+    lmc.synthetic(nodes=3_000, features=256).save(tmp_path / "small")
+    lmc.synthetic(nodes=80_000, features=256).save(tmp_path / "large")
+    given = [sys.executable, "-c", LIMITED, str(tmp_path)]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=900, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "large.parquet").exists()
+    assert json.loads((tmp_path / "run of large" / "plan.json").read_text())["histories"] == "disk"

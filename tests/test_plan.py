@@ -57,6 +57,16 @@ def test_a_small_step_says_what_a_large_one_takes(model, method):
     assert 0.95 < (found.blocks + 1e5) / (blocks + 1e5) < 1.8
 
 
+def test_what_another_model_needs_is_tried_before_it_is_trained(monkeypatch):
+    """A model of which a step takes many times what formulas say."""
+    model, free = MODELS["gat"](), 60_000_000
+    monkeypatch.setattr(memory_use, "free", lambda: free)
+    given = {"epochs": 1, "progress": False, "partition": "random"}
+    with pytest.raises(lmc.ArgumentError, match=r"parts_per_batch=3: training needs .*memory='0\.06GB' cho"):
+        lmc.fit(GRAPH, model, lmc.GAS(), parts=4, parts_per_batch=3, **given)
+    lmc.fit(GRAPH, model, lmc.GAS(), parts=400, **given)
+
+
 def plan_for(memory, model="gcn", estimator=lmc.LMC, to_disk=True, graph=GRAPH, **options):
     return make_plan(graph, MODELS[model](), estimator(), TrainingOptions(**options), memory, to_disk)
 

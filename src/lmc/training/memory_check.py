@@ -16,9 +16,14 @@ from lmc.estimators.estimator import Estimator, LayerSizes
 from lmc.estimators.lmc import LMC
 from lmc.estimators.stored_rows import bytes_of_row
 from lmc.nn.fitting import layer_widths
+from lmc.nn.gcn import GCN
 from lmc.nn.model import Model
 from lmc.precision import Precision, computed_type, remembered_type
 from lmc.training.memory_need import Need, need
+from lmc.training.trial_step import BatchSizes, step_bytes
+
+LARGEST_RATIO = 20
+"""Of what a step of any model needs to what formulas say, which are for a GCN."""
 
 
 class RunNeeds:
@@ -104,6 +109,15 @@ class RunNeeds:
         batch = self.graph.batch(chosen.nonzero()[:, 0])
         return self.bytes_for(batch.num_nodes, batch.num_halo, batch.block().num_entries)
 
+    def tried(self, clusters: Tensor | None, parts_per_batch: int) -> int:
+        """The same by a small step that is tried, for any model; None for all nodes."""
+        if clusters is None:
+            sizes = BatchSizes(self.graph.num_nodes, 0, self.entries, 0, 0)
+        else:
+            sizes = BatchSizes.of_largest(self.graph, clusters, parts_per_batch)
+        step = step_bytes(self.graph, self.model, self.estimator, sizes, self.precision).with_batches(1)
+        return self._counted(Need(self.kept_bytes * self.remembered_nodes, step))
+
     def guessed(self, parts: int) -> int:
         """For one of this many clusters, which are not made yet, as if each of its edges led outside."""
         nodes, messages = -(-self.graph.num_nodes // parts), self.entries // parts
@@ -138,7 +152,9 @@ def check_memory(
                 f"{type(estimator).__name__}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}"
             )
         return free - needed
-    if needs.whole <= free:
+    # Formulas are for a GCN; what others need is tried, where it could matter.
+    by_formula = isinstance(model, GCN) or LARGEST_RATIO * needs.whole <= free
+    if needs.whole <= free and by_formula:
         return free - needs.whole
     clusters, size, most = None, "parts_per_batch", 1
     if isinstance(sampler, ClusterSampler) and not estimator.passes_over_graph:
@@ -153,6 +169,9 @@ def check_memory(
     if needed > free:
         advice = next(_advice(needs, clusters, size, most, free), "fewer hidden units need less")
         raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
+    if not by_formula and (tried := needs.tried(clusters, most)) > free:
+        advice = f"memory={_gb(free).replace(' ', '')!r} chooses what fits"
+        raise ArgumentError(f"{given}: training needs {_gb(tried)}, {_gb(free)} are free; {advice}")
     return free - needed
 
 

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-import torch
-from torch import Tensor
-
 from lmc import memory_use
 from lmc.batching.choice import LEAST_CLUSTER, choose_batches
 from lmc.batching.samplers import ClusterSampler
@@ -150,7 +147,7 @@ def make_plan(
 
     @cache
     def tried(count: int) -> tuple[BatchSizes, StepBytes]:
-        sizes = _largest(graph, clusters, count)
+        sizes = BatchSizes.of_largest(graph, clusters, count)
         return sizes, step_bytes(graph, model, estimator, sizes, options.precision)
 
     def fits(count: int, ahead: int) -> bool:
@@ -213,13 +210,6 @@ def _held() -> int:
     """Bytes that the process holds, once kernels are loaded and what is free went back."""
     trim_free_memory()
     return memory_use.anonymous()
-
-
-def _largest(graph: Graph, clusters: Tensor, count: int) -> BatchSizes:
-    """Sizes of a batch of the largest clusters."""
-    sizes = torch.bincount(clusters)
-    chosen = torch.isin(clusters, sizes.argsort(descending=True)[:count])
-    return BatchSizes.of(graph.batch(chosen.nonzero()[:, 0]))
 
 
 def _largest_that_fits(most: int, fits: Callable[[int], bool]) -> int:

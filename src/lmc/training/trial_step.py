@@ -51,6 +51,13 @@ class BatchSizes(NamedTuple):
         among = int((outside.indices >= batch.num_nodes).sum())
         return BatchSizes(batch.num_nodes, batch.num_halo, received.num_entries - across, across, among)
 
+    @staticmethod
+    def of_largest(graph: Graph, clusters: Tensor, count: int) -> BatchSizes:
+        """Those of a batch of the largest clusters."""
+        sizes = torch.bincount(clusters)
+        chosen = torch.isin(clusters, sizes.argsort(descending=True)[:count])
+        return BatchSizes.of(graph.batch(chosen.nonzero()[:, 0]))
+
     def times(self, share: float) -> BatchSizes:
         """So many times as large, with a node or more."""
         nodes, *others = (round(size * share) for size in self)

@@ -128,7 +128,7 @@ class CSR:
         if self.stacked > 1:
             within = torch.arange(self.stacked, device=rows.device)
             rows = (rows[:, None] * self.stacked + within).flatten()
-        lengths = self.row_lengths()[rows]
+        lengths = self.indptr[rows + 1] - self.indptr[rows]  # of these alone: the matrix may be large
         indptr = torch.cat([lengths.new_zeros(1), lengths.cumsum(0, dtype=lengths.dtype)])
         entry = torch.repeat_interleave(self.indptr[rows] - indptr[:-1], lengths)
         entry += torch.arange(len(entry), dtype=entry.dtype, device=entry.device)

@@ -131,14 +131,14 @@ def make_plan(
     if estimator.passes_over_graph or estimator.expected_sizes(graph, model):
         rule = "has no clusters to choose; its own sizes say what a step takes"
         raise ArgumentError(f"memory={shown(memory)}: {type(estimator).__name__} {rule}")
+    step_bytes(graph, model, estimator, BatchSizes(1, 1, 0, 1, 0), options.precision)  # loads kernels
+    process, of_nodes = _held(), BYTES_PER_NODE * graph.num_nodes
+    room = memory - process - of_nodes
     batches = options.batches
     if graph.cluster_starts is None and options.parts is None:
         parts = fitting_parts(graph, model, estimator, options.precision, memory)
         batches = replace(batches, parts=parts, parts_per_batch=1, batch_share=None)
     clusters = ClusterSampler.cut(graph, batches).clusters
-    step_bytes(graph, model, estimator, BatchSizes(1, 1, 0, 1, 0), options.precision)  # loads kernels
-    process, of_nodes = _held(), BYTES_PER_NODE * graph.num_nodes
-    room = memory - process - of_nodes
     sampler = ClusterSampler(graph, clusters)
     needs = RunNeeds(graph, model, estimator, len(sampler.outside), options.precision or estimator.precision)
     all_histories = needs.kept_bytes * needs.remembered_nodes

@@ -66,7 +66,7 @@ def test_without_pymetis_bfs_is_used_with_a_warning(monkeypatch):
 def test_wrong_arguments_are_named():
     graph = lmc.synthetic(nodes=50)
     with pytest.raises(
-        lmc.ArgumentError, match="method='louvain': must be one of auto, metis, stream, bfs, random"
+        lmc.ArgumentError, match="method='louvain': must be one of auto, metis, kaminpar, stream, bfs, random"
     ):
         lmc.partition(graph, 2, "louvain")
     with pytest.raises(lmc.ArgumentError, match="parts=0: must be 1 or more"):

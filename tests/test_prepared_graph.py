@@ -168,7 +168,7 @@ def test_a_graph_that_was_prepared_anew_is_named(tmp_path, folder):
     line = fails(2, *resume, through=called)
     assert "the run has 6 clusters: the prepared graph has 7" in line
     shutil.rmtree(folder)
-    called("prepare", tmp_path / "graph", "--parts", 6, "--seed", 1, "--out", folder)
+    called("prepare", tmp_path / "graph", "--parts", 6, "--partition", "random", "--out", folder)
     line = fails(1, *resume, through=called)
     assert "another graph" in line or "other edges" in line
     assert sorted((tmp_path / "run").rglob("*")) == before

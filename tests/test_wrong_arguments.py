@@ -98,7 +98,8 @@ def test_values_of_another_type(make, line):
         ({"epochs": 0}, "epochs=0: must be 1 or more"),
         (
             {"partition": "meti"},
-            "partition='meti': must be one of auto, metis, stream, bfs, random (did you mean 'metis'?)",
+            "partition='meti': must be one of auto, metis, kaminpar, stream, bfs, random "
+            "(did you mean 'metis'?)",
         ),
         ({"callbacks": "csv"}, "callbacks='csv': must be one of tensorboard, wandb, mlflow"),
     ],

@@ -52,6 +52,7 @@ def fit(
     fixed: bool = False,
     balance: Balance | None = "labels",
     batch_share: float | None = None,
+    shards: int = 1,
     init: Init = "zero",
     precision: Precision | None = None,
     device: str | torch.device = "auto",
@@ -99,6 +100,8 @@ def fit(
             None for random ones.
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
+        shards: into how many sets of clusters the graph is divided. A step takes a batch of each, all from
+            the same histories, and adds up what they say: gradients of `shards` batches in the memory of one.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
             or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
@@ -148,6 +151,7 @@ def fit(
         fixed=fixed,
         balance=balance,
         batch_share=batch_share,
+        shards=shards,
         init=init,
         precision=precision,
         device=str(device),

@@ -223,7 +223,8 @@ class RunFolder(Callback):
         start = time.monotonic()
         if keep := training.options.checkpoints:
             place = (training.epoch, training.step)
-            checkpoint.save(self.folder / CHECKPOINTS, *place, training.state(), keep)
+            shards = training.shard_states()
+            checkpoint.save(self.folder / CHECKPOINTS, *place, training.state(), keep, shards)
             if self._on_disk is not None:
                 self._on_disk.keep()
         best = None if training.best.record is None else training.best.record.epoch
@@ -262,6 +263,8 @@ def _about(training: Training, config: Config) -> dict[str, Any]:
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
     try:
         training.load_state(state)
+        for number, name in enumerate(state.get(checkpoint.SHARDS, [])):
+            training.load_shard(number, checkpoint.read_shard(folder / CHECKPOINTS / name))
     except (ArgumentError, DamagedHistoryError):
         raise
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:

@@ -16,7 +16,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of
+from lmc.batching.shard_sampler import ShardedSampler
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -27,12 +28,14 @@ from lmc.estimators.disk_history import DiskHistories
 from lmc.estimators.estimator import Estimator, check_estimator
 from lmc.estimators.gradient_error import gradient_error
 from lmc.estimators.history import MemoryHistory
+from lmc.estimators.sharded import Sharded
 from lmc.files import one_line
 from lmc.kernels import compiled_seconds
 from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.inference import predict
 from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
+from lmc.processes import ALONE, Processes
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
@@ -41,6 +44,7 @@ from lmc.training.metrics import evaluate, metric_functions, metric_of
 from lmc.training.optimizers import make_optimizer, make_scheduler, moments_after_a_step
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result, step_memory_of
+from lmc.training.sharding import check_sharing, in_shards, remembered_in, stepping
 from lmc.training.state_check import check_state, fingerprint
 
 State = dict[str, Any]
@@ -54,14 +58,16 @@ def prepare_training(
     callbacks: Sequence[Callback] = (),
     choice: Choice | None = None,
     on_disk: DiskHistories | None = None,
+    processes: Processes = ALONE,
 ) -> Training:
     """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
 
     Features are taken in the type of the model's weights. A run that goes on has the batches of its `choice`.
-    Histories are in memory, unless others are given.
+    Histories are in memory, unless others are given. Several processes share its shards.
     """
     check_graph(graph)
     check_estimator(estimator)
+    check_sharing(estimator, options)
     for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
@@ -75,17 +81,18 @@ def prepare_training(
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
     sampler = estimator.make_sampler(graph, replace(options.batches, choice=choice))
+    sampler = in_shards(graph, estimator, sampler, options.shards, processes)
     for callback in callbacks:
         callback.on_phase("preparing the model")
     precision = options.precision or estimator.precision
     device, home = chosen_device(options.device), device_of(model)
     room = check_memory(graph, model, estimator, sampler, precision, device, options.history_memory)
-    outside = ever_outside(sampler)
-    if on_disk is not None:
+    outside = remembered_in(graph, estimator, sampler, processes)
+    if on_disk is not None and isinstance(outside, Tensor | None):
         outside = on_disk.arrange(outside, clusters_of(sampler))
     given = (options.init, options.loss, options.seed, on_disk or MemoryHistory, outside, precision)
     estimator.bind(model, graph, *given, device, room)
-    return Training(graph, model, estimator, sampler, options, callbacks, home)
+    return Training(graph, model, estimator, sampler, options, callbacks, home, processes)
 
 
 def _training_clock() -> float:
@@ -104,6 +111,7 @@ class Training:
         options: how it is trained.
         callbacks: who is told.
         home: where the model was before.
+        processes: those that share it.
         metric: by which epochs are judged.
         epoch: how many epochs are done.
         step: how many steps of the current epoch are done.
@@ -122,8 +130,9 @@ class Training:
         options: TrainingOptions,
         callbacks: Sequence[Callback] = (),
         home: torch.device = HOST,
+        processes: Processes = ALONE,
     ) -> None:
-        self.home = home
+        self.home, self.processes = home, processes
         self.graph, self.model, self.estimator, self.sampler = graph, model, estimator, sampler
         self.options, self.callbacks = options, list(callbacks)
         self.metric = metric_of(graph.task)
@@ -140,6 +149,7 @@ class Training:
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
+        self._stepping = stepping(estimator, sampler, processes)
         estimator.watch = None if self._descriptors is None else self._descriptors.see
         self._peak_before = 0
         self._held_before: int | None = None
@@ -214,9 +224,9 @@ class Training:
         self.model.train()
         while self.step < self.sampler.steps:
             start = _training_clock()
-            batch = next(coming)
+            batch = self._next(coming)
             self._optimizer.zero_grad()
-            loss = self.estimator.backward(batch)
+            loss = self._stepping.backward(batch)
             if not math.isfinite(loss):
                 raise self._lost(f"the loss is {loss}", self.step + 1)
             for hook in self._gradient_hooks:
@@ -235,6 +245,12 @@ class Training:
             if self.stopped is not None:
                 return
         self._end_epoch()
+
+    def _next(self, coming: Iterator[Batch]) -> Any:
+        """What the next step takes: a batch, or one of each shard."""
+        if isinstance(self.sampler, ShardedSampler):
+            return self.sampler.turn(coming, self.epoch, self.step)
+        return next(coming)
 
     def _end_epoch(self) -> None:
         self._check_weights()
@@ -283,8 +299,11 @@ class Training:
             further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None
         if options.gradient_error_every is not None and number % options.gradient_error_every == 0:
-            ahead = self.sampler.epoch(number)  # the batches of the epoch to come
-            error = dict(gradient_error(self.graph, self.model, self.estimator, ahead))
+            sampler = self.sampler  # of which these are the batches of the epoch to come
+            ahead: Any = (
+                sampler.turns(number) if isinstance(sampler, ShardedSampler) else sampler.epoch(number)
+            )
+            error = dict(gradient_error(self.graph, self.model, self._stepping, ahead))
         return Record(
             epoch=number,
             loss=self._loss / self._share,
@@ -330,11 +349,22 @@ class Training:
             "best_weights": self.best.weights,
             "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
-            "estimator": self.estimator.state_dict(),
+            "estimator": self._stepping.state_dict(),
             "sampler": {} if self._descriptors is None else self._descriptors.state(),
             "torch": torch.get_rng_state(),
             "graph": self._fingerprint,
         }
+
+    def shard_states(self) -> Iterator[dict[str, Tensor]]:
+        """What is of one shard each, in their order; nothing where there is one."""
+        if isinstance(self._stepping, Sharded):
+            yield from self._stepping.states()
+
+    def load_shard(self, number: int, state: dict[str, Tensor]) -> None:
+        """Go on from the state of a shard; ValueError where no such run wrote it."""
+        if not isinstance(self._stepping, Sharded):
+            raise ValueError("it is of several shards")
+        self._stepping.load_state_of(number, state)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -372,7 +402,7 @@ class Training:
         self._optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
-        self.estimator.load_state_dict(state["estimator"])
+        self._stepping.load_state_dict(state["estimator"])
         if self._descriptors is not None:
             width = self.model.widths(self.graph)[-2]
             self._descriptors.load_state(state.get("sampler", {}), width, self.graph.x.dtype)

@@ -57,6 +57,7 @@ class BatchOptions:
         batch_share: which share of the graph's nodes a batch has, instead of `parts_per_batch`.
         choice: what has become of these numbers in a run that goes on; None to choose now.
         shards: into how many sets of as many clusters they are divided; a batch is of one of them.
+        clusters: (nodes,) the cluster of every node, where the graph is cut already.
     """
 
     parts: int | None = None
@@ -68,6 +69,7 @@ class BatchOptions:
     batch_share: float | None = None
     choice: Choice | None = None
     shards: int = 1
+    clusters: Tensor | None = None
 
     def check_clusters(self) -> None:
         """Raise ArgumentError where a batch is to have more clusters than there are, or a shard fewer."""
@@ -183,7 +185,9 @@ class ClusterSampler:
                 "neighbours among them; fewer parts make better batches",
                 stacklevel=2,
             )
-        clusters = partition(graph, choice.parts, options.partition, options.seed)
+        clusters = options.clusters
+        if clusters is None:
+            clusters = partition(graph, choice.parts, options.partition, options.seed)
         sampler = cls(graph, clusters, choice.parts_per_batch, options.seed, options.fixed, options.balance)
         sampler.choice = choice
         return sampler

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lmc.batching.shard_sampler import ShardedSampler, Turn
+from lmc.batching.shard_sampler import ShardedSampler, Turn, shards_of
 from lmc.data.batch import Batch
 from lmc.device import on_host
 from lmc.estimators.estimator import Estimator, Reference
@@ -168,24 +169,48 @@ class Sharded(Estimator):
         self.inner.load_state_dict(histories | state)
 
     def states(self) -> Iterator[dict[str, Tensor]]:
-        """Of each shard, the histories of its own nodes by name, if there are any; as they are in use."""
-        for shard in self._sampler.mine if self.inner.stores else ():
-            yield {name: store.snapshot()[self._own(shard)] for name, store in self.inner.stores.items()}
+        """Of each shard, the histories of its own nodes by name, if there are any: on the first process.
+
+        Others call it together with the first one, and have no use for what they get.
+        """
+        for shard in range(self._sampler.shards) if self.inner.stores else ():
+            yield {name: self._moved(on_host(self._own(name, shard)), shard) for name in self.inner.stores}
 
     def load_state_of(self, shard: int, state: dict[str, Tensor]) -> None:
-        """Take the histories of a shard's own nodes; ValueError where they are others."""
-        for name, store in self.inner.stores.items():
-            values = store.snapshot().clone()
-            own = values[self._own(shard)]
-            given = state.get(name)
-            if given is None or given.shape != own.shape or given.dtype != own.dtype:
-                raise ValueError(f"shard {shard}: {name} must be of {own.dtype} and shape {tuple(own.shape)}")
-            own.copy_(given)
-            store.restore(values)
+        """Take the histories of a shard's own nodes that the first process has; ValueError for others."""
+        for name in self.inner.stores:
+            own = self._own(name, shard)
+            given = state.get(name, own[:0]) if self._processes.rank == 0 else own[:0]
+            rows = self._rows[shard] if self._processes.rank == 0 else 0
+            if (len(given), *own.shape[1:]) != (rows, *given.shape[1:]) or given.dtype != own.dtype:
+                raise ValueError(f"shard {shard}: {name} must be of {own.dtype} and of {rows} rows")
+            found = self._moved(on_host(given), shard, back=True)
+            if shard in self._sampler.mine:
+                own.copy_(found)
 
-    def _own(self, shard: int) -> slice:
+    def _moved(self, rows: Tensor, shard: int, back: bool = False) -> Tensor:
+        """(rows, entries) of a shard, from its process to the first one, or back."""
+        here, count = self._processes.rank, self._processes.count
+        owner = next(r for r in range(count) if shard in shards_of(r, count, self._sampler.shards))
+        source, target = (0, owner) if back else (owner, 0)
+        size = self._rows[shard] * rows.shape[1]
+        sent = [size * (here == source and peer == target) for peer in range(count)]
+        received = [size * (here == target and peer == source) for peer in range(count)]
+        data = rows.flatten() if here == source else rows.new_zeros(0)
+        return self._processes.exchange(data, sent, received).reshape(-1, rows.shape[1])
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        """How many rows each shard has."""
         assert self._places is not None
-        return slice(self._places.own[shard].start, self._places.own[shard].stop)
+        own = torch.tensor([len(self._places.own[shard]) for shard in self._sampler.mine])
+        return [int(each) for part in self._processes.gather(own) for each in part]
+
+    def _own(self, name: str, shard: int) -> Tensor:
+        """(rows, entries) of a shard, as they are in use; none of a shard of another process."""
+        assert self._places is not None
+        own = self._places.own.get(shard, range(0))
+        return self.inner.stores[name].snapshot()[own.start : own.stop]
 
     # -- what is that of `inner` ---------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ A checkpoint is one file, `<epoch>-<step>.<checksum>.safetensors`. The checksum 
 bytes, so that a file that has changed is recognised before anything in it is used.
 
 A run of several shards has a file for each of them besides,
-`<epoch>-<step>.shard-<number>.<checksum>.safetensors`. They are written first, and the checkpoint says their names.
+`<epoch>-<step>.shard-<number>.<checksum>.safetensors`. They are written first; it has their names.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as load_bytes
+from safetensors.torch import save as save_bytes
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -216,6 +218,29 @@ def _with_tensors(value: Any, tensor: Any) -> Any:
         pairs = {key: _with_tensors(each, tensor) for key, each in items}
         return Counter(pairs) if "$counter" in value else pairs
     return {key: _with_tensors(each, tensor) for key, each in value.items()}
+
+
+# -- between processes ---------------------------------------------------------------------------
+
+
+def to_bytes(state: dict[str, Any]) -> bytes:
+    """A state for other processes, as files have it.
+
+    >>> from_bytes(to_bytes({"epoch": 3, "model": {"w": torch.ones(2)}}))
+    {'epoch': 3, 'model': {'w': tensor([1., 1.])}}
+    """
+    kept = _NamedTensors()
+    rest = json.dumps(_without_tensors(state, "", kept))
+    written: bytes = save_bytes(kept.tensors, {"state": rest})
+    return written
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """What `to_bytes` was given."""
+    size = int.from_bytes(data[:8], "little")
+    rest = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["state"])
+    state: dict[str, Any] = _with_tensors(rest, load_bytes(data).__getitem__)
+    return state
 
 
 # -- weights alone -------------------------------------------------------------------------------

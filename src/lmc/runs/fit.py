@@ -22,6 +22,7 @@ from lmc.runs.display import Progress, display_in_python
 from lmc.runs.folder import RunFolder
 from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
+from lmc.torch_processes import joined
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import Metrics
@@ -71,6 +72,8 @@ def fit(
     """Train a model on one graph.
 
     Ctrl-C ends it after the step under way, with the result so far; a second one raises KeyboardInterrupt.
+    In a script that `torchrun` has started several times, the processes share the shards, with the same
+    result; the first one shows progress, is the one whose callbacks are told, and writes `out`.
 
     Args:
         graph: what is trained on.
@@ -168,21 +171,24 @@ def fit(
         raise ArgumentError("resume=True: there is no folder to go on from; out= names it")
     if options.histories == "disk" and folder_path is None:
         raise ArgumentError("histories='disk': there is no folder to keep them in; out= names it")
-    kept = None if folder_path is None else RunFolder(folder_path, resume)
-    if kept is not None:
-        kept.check_free()
-        kept.check_goes_on(options)
+    processes = joined()
     memory_use.restart_peak()
-    with display_in_python(progress) as display:
-        told = [*callbacks_of(callbacks, folder_path), display]
-        choice = None if kept is None else kept.choice(options)
-        on_disk = None if kept is None else kept.histories(options)
-        training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
-        try:
-            with ended_by(training, [signal.SIGINT]):
-                if kept is None:
-                    return training.run()
-                with kept as folder:
-                    return folder.train(training)
-        finally:
-            move(model, training.home)
+    with processes.reporting():
+        kept = None if folder_path is None else RunFolder(folder_path, resume, processes=processes)
+        if kept is not None:
+            kept.check_free()
+            kept.check_goes_on(options)
+        with display_in_python(progress if processes.rank == 0 else False) as display:
+            told = [*callbacks_of(callbacks, folder_path), display] if processes.rank == 0 else []
+            choice = None if kept is None else kept.choice(options)
+            on_disk = None if kept is None else kept.histories(options)
+            given = (told, choice, on_disk, processes)
+            training = prepare_training(graph, model, estimator, options, *given)
+            try:
+                with ended_by(training, [signal.SIGINT]):
+                    if kept is None:
+                        return training.run()
+                    with kept as folder:
+                        return folder.train(training)
+            finally:
+                move(model, training.home)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
 from torch import Tensor
 
-from lmc.batching.samplers import ClusterSampler, Sampler, WholeGraph, ever_outside
+from lmc.batching.choice import Choice
+from lmc.batching.descriptors import ClusterDescriptors
+from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler, WholeGraph, ever_outside
 from lmc.batching.shard_sampler import ShardedSampler, shards_of
 from lmc.batching.shards import cut_into_shards
 from lmc.data.graph import Graph
@@ -19,9 +26,11 @@ from lmc.processes import Processes
 from lmc.training.options import TrainingOptions
 
 
-def check_sharing(estimator: Estimator, options: TrainingOptions) -> None:
-    """Raise ArgumentError where a method has no steps over shards."""
-    shards = options.shards
+def check_sharing(estimator: Estimator, options: TrainingOptions, processes: Processes) -> None:
+    """Raise ArgumentError where a method has no steps over shards, or processes cannot share them."""
+    shards, count = options.shards, processes.count
+    if shards % count:
+        raise ArgumentError(f"shards={shards}: {count} processes share them; must be a multiple of {count}")
     if shards == 1:
         return
     if isinstance(estimator, Spider):
@@ -30,6 +39,25 @@ def check_sharing(estimator: Estimator, options: TrainingOptions) -> None:
         raise ArgumentError(f"shards={shards}: bases of histories read those of all nodes; must be 1")
     if options.histories == "disk":
         raise ArgumentError(f"shards={shards}: histories='disk' are of the whole graph; must be in memory")
+
+
+def shared_sampler(
+    graph: Graph, estimator: Estimator, options: BatchOptions, processes: Processes
+) -> Sampler:
+    """What yields a method's batches; the first process cuts the graph for all."""
+    if processes.count == 1:
+        return in_shards(graph, estimator, estimator.make_sampler(graph, options), options.shards, processes)
+    sampler = estimator.make_sampler(graph, options) if processes.rank == 0 else None
+    processes.meet()
+    clusters = torch.zeros(0, dtype=torch.int64)
+    if isinstance(sampler, ClusterSampler):
+        clusters, options = sampler.clusters, replace(options, choice=sampler.choice)
+    chosen = processes.share_bytes(json.dumps(options.choice).encode()).decode()
+    cut = torch.frombuffer(bytearray(processes.share_bytes(clusters.numpy().tobytes())), dtype=torch.int64)
+    if sampler is None:
+        choice = None if chosen == "null" else Choice(*json.loads(chosen))
+        sampler = estimator.make_sampler(graph, replace(options, choice=choice, clusters=cut))
+    return in_shards(graph, estimator, sampler, options.shards, processes)
 
 
 def in_shards(
@@ -55,10 +83,40 @@ def remembered_in(
     return ShardPlaces(graph, sampler.clusters, sampler.of_cluster, of_process, processes.rank)
 
 
-def stepping(estimator: Estimator, sampler: Sampler, processes: Processes) -> Estimator:
+def steps_of(estimator: Estimator, sampler: Sampler, processes: Processes) -> Estimator:
     """What estimates a step: the bound estimator itself, or over its shards."""
     if not isinstance(sampler, ShardedSampler):
         return estimator
     nodes = estimator.nodes if isinstance(estimator, HistoryEstimator) and estimator.stores else None
     places = nodes if isinstance(nodes, ShardPlaces) else None
     return Sharded(estimator, sampler, places, processes)
+
+
+def agreed_stop(processes: Processes, reason: str | None) -> str | None:
+    """Why the run is to end after this step: what the first process says that has a reason."""
+    if processes.count == 1:
+        return reason
+    if not any(map(bool, processes.gather(torch.tensor(reason is not None)))):
+        return None
+    return next(filter(None, processes.texts(reason or "")))
+
+
+def gather_descriptors(seen: ClusterDescriptors, sampler: Sampler, processes: Processes) -> None:
+    """Have every process know what the steps of all have shown of clusters."""
+    if processes.count > 1 and isinstance(sampler, ShardedSampler) and seen.now is not None:
+        each = processes.count * sampler.of_cluster // sampler.shards  # the process of every cluster
+        of_all = torch.stack(processes.gather(seen.now))
+        seen.now = of_all[each, torch.arange(len(each))]
+
+
+def shard_states(stepping: Estimator) -> Iterator[dict[str, Tensor]]:
+    """What is of one shard each, in their order, on the first process; nothing where there is one shard."""
+    if isinstance(stepping, Sharded):
+        yield from stepping.states()
+
+
+def load_shard(stepping: Estimator, number: int, state: dict[str, Tensor]) -> None:
+    """Go on from the state of a shard, which the first process has; ValueError where no such run wrote it."""
+    if not isinstance(stepping, Sharded):
+        raise ValueError("it is of several shards")
+    stepping.load_state_of(number, state)

@@ -1,4 +1,4 @@
-"""One of several processes that share runs: `python shared_run.py FOLDER CASE...`; each case is a run in a folder."""
+"""One of several processes that share runs: `python shared_run.py FOLDER CASE...`, a run each."""
 
 import hashlib
 import json

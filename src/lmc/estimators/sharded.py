@@ -234,7 +234,11 @@ class Sharded(Estimator):
         of_batch = self.inner.references()
 
         def reference(turn: Any) -> dict[nn.Parameter, Tensor]:
-            said = [(0.0, of_batch(batch)) for batch in turn.batches]
+            said, shared = list[Said](), self._shared()
+            began = [each.clone() for each in shared]
+            for batch in turn.batches:
+                said.append((0.0, of_batch(batch)))
+                put(shared, began)  # running statistics: other processes do not see what this one changes
             return self._together(said, [[] for _ in said], [])[1]
 
         return reference

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,7 +54,7 @@ def shared_sampler(
     if isinstance(sampler, ClusterSampler):
         clusters, options = sampler.clusters, replace(options, choice=sampler.choice)
     chosen = processes.share_bytes(json.dumps(options.choice).encode()).decode()
-    cut = torch.frombuffer(bytearray(processes.share_bytes(clusters.numpy().tobytes())), dtype=torch.int64)
+    cut = torch.from_numpy(np.frombuffer(processes.share_bytes(clusters.numpy().tobytes()), np.int64).copy())
     if sampler is None:
         choice = None if chosen == "null" else Choice(*json.loads(chosen))
         sampler = estimator.make_sampler(graph, replace(options, choice=choice, clusters=cut))

@@ -251,3 +251,58 @@ def test_the_command_starts_them_and_starts_them_again(tmp_path, small, straight
     assert "lmc: starting again, 1 of 1" in err
     assert out.count("finished: ") == 1
     assert weights(folder) == weights(straight)
+
+
+# -- two machines -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_machines():
+    """Two network namespaces, with a slow link between them where the kernel has one: how to run in each."""
+    name = f"lmc{os.getpid()}"
+    ends_of_link = [(f"{name}a", "10.217.43.1"), (f"{name}b", "10.217.43.2")]
+    (one, first), (other, _) = ends_of_link
+    commands = [
+        f"ip netns add {one}",
+        f"ip netns add {other}",
+        f"ip link add v0 netns {one} type veth peer name v0 netns {other}",
+        *(f"ip -n {space} addr add {address}/24 dev v0" for space, address in ends_of_link),
+        *(f"ip -n {space} link set v0 up" for space in (one, other)),
+        *(f"ip -n {space} link set lo up" for space in (one, other)),
+    ]
+    try:
+        for command in commands:
+            try:
+                done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            except OSError as error:
+                pytest.skip(f"no network namespaces here: {error}")
+            if done.returncode:
+                pytest.skip(f"no network namespaces here: {command}: {done.stderr.strip()}")
+        for space in (one, other):  # a kernel may have no such link
+            slow = f"tc -n {space} qdisc add dev v0 root netem delay 5ms rate 200mbit"
+            subprocess.run(slow.split(), capture_output=True, check=False)
+        yield [["ip", "netns", "exec", space] for space in (one, other)], first
+    finally:
+        for space in (one, other):
+            subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
+
+
+@pytest.mark.long
+def test_two_machines_with_a_link_between_them(tmp_path, small, straight, two_machines):
+    prefixes, address = two_machines
+    told = {"WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "v0"}
+    command = [sys.executable, "-m", "lmc", "train", "--data", small, *SETTINGS, "--epochs", "60"]
+    processes = [
+        subprocess.Popen(
+            [*prefix, *command, "--out", str(tmp_path / f"machine-{rank}")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"LMC_THREADS": "1", "RANK": str(rank)} | told,
+        )
+        for rank, prefix in enumerate(prefixes)
+    ]
+    codes, _, said = ends(processes, timeout=300)
+    assert codes == [0, 0], said
+    assert weights(tmp_path / "machine-0") == weights(straight)
+    assert not (tmp_path / "machine-1").exists()

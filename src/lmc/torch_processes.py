@@ -51,7 +51,11 @@ class TorchProcesses(Processes):
         patience = timedelta(seconds=timeout)
         if not dist.is_initialized():
             own = PrefixStore("torch", self._store)
-            self._said(lambda: dist.init_process_group("gloo", store=own, rank=rank, world_size=count))
+            self._said(
+                lambda: dist.init_process_group(
+                    "gloo", store=own, rank=rank, world_size=count, timeout=patience
+                )
+            )
         self._group = self._said(lambda: dist.new_group(backend="gloo", timeout=patience))
 
     # -- what is said --------------------------------------------------------------------------------

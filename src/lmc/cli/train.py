@@ -67,7 +67,9 @@ def command(
         if "WORLD_SIZE" in os.environ:
             raise ArgumentError("--processes: torchrun has started this process already; leave it out")
         raise click.exceptions.Exit(run_as(processes, _without_processes(), max_restarts))
-    quiet = quiet or rank_here() > 0  # the first of several processes speaks for all
+    if rank_here() > 0:  # the first of several processes speaks for all
+        quiet = True
+        warnings.simplefilter("ignore")
 
     from rich.console import Console
 

@@ -21,9 +21,11 @@ from lmc.data.batch import Batch
 from lmc.device import on_host
 from lmc.estimators.estimator import Estimator, Reference
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.shard_places import Exchange, ShardPlaces
+from lmc.estimators.shard_places import NOTHING, Exchange, ShardPlaces
 from lmc.processes import Processes
 
+MESSAGE = 1 << 30
+"""Bytes that a process says to another at once, at most, as far as layers can be said one by one."""
 Said = tuple[float, dict[nn.Parameter, Tensor]]
 """A loss, and an estimate of every parameter's gradient."""
 
@@ -111,15 +113,32 @@ class Sharded(Estimator):
     # -- histories -----------------------------------------------------------------------------------
 
     def _fill_inboxes(self, exchange: Exchange) -> None:
-        """Copy what the step's batches read of other shards, of all layers at once."""
-        stored = self._stored()
-        rows = [on_host(each[exchange.sources]) for each in stored]
-        for each, found in zip(stored, self._carried(rows, exchange.sent, exchange.received), strict=True):
-            each[exchange.targets] = found.to(each.device)
+        """Copy what the step's batches read of other shards; most often, of all layers at once."""
+        for stored in self._stored():
+            rows = [on_host(each[exchange.sources]) for each in stored]
+            arrived = self._carried(rows, exchange.sent, exchange.received)
+            for each, found in zip(stored, arrived, strict=True):
+                each[exchange.targets] = found.to(each.device)
 
-    def _stored(self) -> list[Tensor]:
-        """(places, entries) each, histories as they are in use, bit by bit."""
-        return [store.snapshot() for store in self.inner.stores.values()]
+    def _stored(self) -> Iterator[list[Tensor]]:
+        """(places, entries) each, histories as they are in use, as many as a message may carry."""
+        together, size = list[Tensor](), 0
+        for store in self.inner.stores.values():
+            each = store.snapshot()
+            bytes_of_row = each.shape[1] * each.itemsize
+            if together and (size + bytes_of_row) * self._most_rows > MESSAGE:
+                yield together
+                together, size = [], 0
+            together.append(each)
+            size += bytes_of_row
+        if together:
+            yield together
+
+    @cached_property
+    def _most_rows(self) -> int:
+        """More rows than this go to no process, and come from none, at a step."""
+        assert self._places is not None
+        return max(map(int, self._processes.gather(torch.tensor(len(self._places)))))
 
     def _empty_inboxes(self, exchange: Exchange, written: dict[int, Tensor]) -> None:
         """Have what shards wrote of others' nodes land there, in the order of shards.
@@ -128,15 +147,17 @@ class Sharded(Estimator):
             exchange: how it came there.
             written: by shard, the places that it wrote itself: what shards before it wrote there is lost.
         """
-        stored = self._stored()
-        rows = [on_host(each[exchange.targets]) for each in stored]
         counts = [len(part.places) for part in exchange.parts]
-        for each, found in zip(stored, self._carried(rows, exchange.received, exchange.sent), strict=True):
-            for part, values in zip(exchange.parts, torch.split(found, counts), strict=True):
-                lands = torch.ones_like(part.places, dtype=torch.bool)
-                if part.reads < part.shows:
-                    lands = ~torch.isin(part.places, written[part.shows])
-                each[part.places[lands]] = values[lands].to(each.device)
+        lands = [
+            ~torch.isin(part.places, written[part.shows] if part.reads < part.shows else NOTHING)
+            for part in exchange.parts
+        ]
+        for stored in self._stored():
+            rows = [on_host(each[exchange.targets]) for each in stored]
+            arrived = self._carried(rows, exchange.received, exchange.sent)
+            for each, found in zip(stored, arrived, strict=True):
+                for part, values, kept in zip(exchange.parts, torch.split(found, counts), lands, strict=True):
+                    each[part.places[kept]] = values[kept].to(each.device)
 
     def _carried(self, rows: list[Tensor], sent: list[int], received: list[int]) -> list[Tensor]:
         """(received, width) each, of (sent, width) each: one message to every process carries them all."""

@@ -17,7 +17,6 @@ from lmc import checks, memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of
-from lmc.batching.shard_sampler import ShardedSampler
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -52,6 +51,8 @@ from lmc.training.sharding import (
     remembered_in,
     shared_sampler,
     steps_of,
+    taken,
+    takes,
 )
 from lmc.training.state_check import check_state, fingerprint
 
@@ -235,7 +236,7 @@ class Training:
         self.model.train()
         while self.step < self.sampler.steps:
             start = _training_clock()
-            batch = self._next(coming)
+            batch = taken(self.sampler, coming, self.epoch, self.step)
             self._optimizer.zero_grad()
             loss = self.stepping.backward(batch)
             if not math.isfinite(loss):
@@ -257,12 +258,6 @@ class Training:
             if self.stopped is not None:
                 return
         self._end_epoch()
-
-    def _next(self, coming: Iterator[Batch]) -> Any:
-        """What the next step takes: a batch, or one of each shard."""
-        if isinstance(self.sampler, ShardedSampler):
-            return self.sampler.turn(coming, self.epoch, self.step)
-        return next(coming)
 
     def _end_epoch(self) -> None:
         self._check_weights()
@@ -312,10 +307,7 @@ class Training:
             further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None
         if options.gradient_error_every is not None and number % options.gradient_error_every == 0:
-            sampler = self.sampler  # of which these are the batches of the epoch to come
-            ahead: Any = (
-                sampler.turns(number) if isinstance(sampler, ShardedSampler) else sampler.epoch(number)
-            )
+            ahead = takes(self.sampler, number)  # of the epoch to come
             error = dict(gradient_error(self.graph, self.model, self.stepping, ahead))
         return Record(
             epoch=number,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.samplers import BatchOptions, ClusterSampler, Sampler, WholeGraph, ever_outside
 from lmc.batching.shard_sampler import ShardedSampler, shards_of
 from lmc.batching.shards import cut_into_shards
+from lmc.data.batch import Batch
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
@@ -121,3 +123,13 @@ def load_shard(stepping: Estimator, number: int, state: dict[str, Tensor]) -> No
     if not isinstance(stepping, Sharded):
         raise ValueError("it is of several shards")
     stepping.load_state_of(number, state)
+
+
+def taken(sampler: Sampler, coming: Iterator[Batch], epoch: int, step: int) -> Any:
+    """What a step takes: the next batch, or one of each shard."""
+    return sampler.turn(coming, epoch, step) if isinstance(sampler, ShardedSampler) else next(coming)
+
+
+def takes(sampler: Sampler, epoch: int) -> Any:
+    """What all steps of an epoch take."""
+    return sampler.turns(epoch) if isinstance(sampler, ShardedSampler) else sampler.epoch(epoch)

@@ -313,16 +313,17 @@ class _Inference:
         return parts[rank * len(parts) // count : (rank + 1) * len(parts) // count]
 
     def _complete(self, out: RowMatrix) -> None:
-        """Have every process know the rows of all."""
+        """Have every process know the rows of all, a part of each at a time."""
         parts = [self._parts_of(rank) for rank in range(self.processes.count)]
-        runs = [slice(part[0].start, part[-1].stop) for part in parts]
-        most = max(run.stop - run.start for run in runs)
-        for place, block in enumerate(out.blocks):
-            own = block[runs[self.processes.rank]]
-            padded = block.new_zeros(most, block.shape[1], device=HOST)
-            padded[: len(own)] = on_host(own)
-            for run, rows in zip(runs, self.processes.gather(padded), strict=True):
-                out.put(place, run, rows[: run.stop - run.start])
+        own = parts[self.processes.rank]
+        for place in range(max(map(len, parts))):
+            rows = on_host(out[own[min(place, len(own) - 1)]])
+            padded = rows.new_zeros(self.rows_at_once, rows.shape[1])
+            padded[: len(rows)] = rows
+            for of_rank, found in zip(parts, self.processes.gather(padded), strict=True):
+                if place < len(of_rank):
+                    part = of_rank[place]
+                    out[part] = found[: part.stop - part.start].to(self.home)
 
     def _room(self, rows: Tensor, columns: int) -> RowMatrix:
         """For as wide rows of all nodes."""

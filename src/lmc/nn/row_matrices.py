@@ -53,10 +53,6 @@ class RowMatrix:
                 sums = whole
             self.blocks[place] = sums
 
-    def put(self, place: int, part: slice, rows: Tensor) -> None:
-        """Write rows of one block."""
-        self.blocks[place][part] = rows.to(self.blocks[place].device)
-
 
 @dataclass(frozen=True)
 class StoredRowMatrix(RowMatrix):
@@ -70,10 +66,6 @@ class StoredRowMatrix(RowMatrix):
         return StoredRowMatrix([file.values], file)
 
     def __setitem__(self, part: slice, rows: Tensor) -> None:
-        self.file[part] = rows
-
-    def put(self, place: int, part: slice, rows: Tensor) -> None:
-        """Write rows of the block."""
         self.file[part] = rows
 
 

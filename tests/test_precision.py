@@ -151,11 +151,20 @@ def test_what_cannot_be_is_one_line():
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("able", [False, True])
-def test_a_processor_without_bf16_is_warned_of(able, monkeypatch, recwarn):
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": able})
+@pytest.mark.parametrize(
+    ("able", "faster"),
+    [
+        ({"cpu_name": "Intel Xeon"}, False),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": False}, False),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": True}, True),
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": True}, True),
+        ({"cpu_name": "Neoverse V1", "bf16": True}, True),
+    ],
+)
+def test_a_processor_that_gains_nothing_is_warned_of(able, faster, monkeypatch, recwarn):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: able)
     lmc.GAS().bind(lmc.GCN(FEATURES, 24, CLASSES), GRAPH, precision="bf16")
-    assert any("no instructions for it" in str(each.message) for each in recwarn) != able
+    assert any("no faster than float32" in str(each.message) for each in recwarn) != faster
 
 
 def test_the_command_line_trains_and_predicts_in_it(tmp_path):

@@ -22,7 +22,7 @@ from lmc.bench.rows import TimedRow, own, pyg
 from lmc.device import HOST, copied, free_memory, on_host, widest_type
 from lmc.files import cache_folder, one_line
 from lmc.kernels import kernels_for, plain
-from lmc.precision import has_bf16_instructions
+from lmc.precision import multiplies_bf16_faster
 from lmc.runs.environment import environment
 from lmc.runs.registry import METHODS
 
@@ -57,7 +57,7 @@ def facts(device: torch.device = HOST) -> dict[str, Any]:
         "device": str(device),
         "GPU": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "free memory of the device, MB": None if (left := free_memory(device)) is None else left >> 20,
-        "bf16 instructions": has_bf16_instructions(),
+        "bf16 is faster": multiplies_bf16_faster(),
         "cache": str(folder),
         "cache can be written": os.access(folder, os.W_OK),
         "free memory, MB": None if (free := memory_use.free()) is None else free >> 20,

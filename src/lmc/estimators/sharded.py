@@ -8,7 +8,7 @@ of what each shard would have changed in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -194,14 +194,20 @@ class Sharded(Estimator):
 
         Others call it together with the first one, and have no use for what they get.
         """
-        for shard in range(self._sampler.shards) if self.inner.stores else ():
+        for shard in range(self.kept_shards):
             yield {name: self._moved(on_host(self._own(name, shard)), shard) for name in self.inner.stores}
 
-    def load_state_of(self, shard: int, state: dict[str, Tensor]) -> None:
+    @property
+    def kept_shards(self) -> int:
+        """Of how many shards there is something to keep: of all, or of none."""
+        return self._sampler.shards if self.inner.stores else 0
+
+    def load_state_of(self, shard: int, read: Callable[[], dict[str, Tensor]]) -> None:
         """Take the histories of a shard's own nodes that the first process has; ValueError for others."""
+        state = read() if self._processes.rank == 0 else {}
         for name in self.inner.stores:
             own = self._own(name, shard)
-            given = state.get(name, own[:0]) if self._processes.rank == 0 else own[:0]
+            given = state.get(name, own[:0])
             rows = self._rows[shard] if self._processes.rank == 0 else 0
             if (len(given), *own.shape[1:]) != (rows, *given.shape[1:]) or given.dtype != own.dtype:
                 raise ValueError(f"shard {shard}: {name} must be of {own.dtype} and of {rows} rows")

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,7 +35,7 @@ from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
-from lmc.training.sharding import load_shard, shard_states
+from lmc.training.sharding import load_shards, shard_states
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
@@ -299,10 +300,8 @@ def _about(training: Training, config: Config) -> dict[str, Any]:
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
     try:
         training.load_state(state)
-        for number, name in enumerate(state.get(checkpoint.SHARDS, [])):
-            file = folder / CHECKPOINTS / name
-            rows = checkpoint.read_shard(file) if training.processes.rank == 0 else {}
-            load_shard(training.stepping, number, rows)
+        files = [folder / CHECKPOINTS / name for name in state.get(checkpoint.SHARDS, [])]
+        load_shards(training.stepping, [partial(checkpoint.read_shard, file) for file in files])
     except (ArgumentError, DamagedHistoryError):
         raise
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,11 +118,19 @@ def shard_states(stepping: Estimator) -> Iterator[dict[str, Tensor]]:
         yield from stepping.states()
 
 
-def load_shard(stepping: Estimator, number: int, state: dict[str, Tensor]) -> None:
-    """Go on from the state of a shard, which the first process has; ValueError where no such run wrote it."""
-    if not isinstance(stepping, Sharded):
-        raise ValueError("it is of several shards")
-    stepping.load_state_of(number, state)
+def load_shards(stepping: Estimator, files: Sequence[Callable[[], dict[str, Tensor]]]) -> None:
+    """Go on from the states of shards; ValueError where no such run wrote them.
+
+    Args:
+        stepping: what estimates a step.
+        files: give the state of a shard each, in their order; the first process alone asks them.
+    """
+    wanted = stepping.kept_shards if isinstance(stepping, Sharded) else 0
+    if len(files) != wanted:
+        raise ValueError(f"it has files of {len(files)} shards; must be {wanted}")
+    if isinstance(stepping, Sharded):
+        for number, read in enumerate(files):
+            stepping.load_state_of(number, read)
 
 
 def taken(sampler: Sampler, coming: Iterator[Batch], epoch: int, step: int) -> Any:

@@ -196,13 +196,24 @@ def joined() -> Processes:
 
 def _join() -> TorchProcesses:
     share_threads()
-    try:
-        store, rank, count = next(iter(rendezvous("env://", timeout=timedelta(seconds=_timeout()))))
-    except (RuntimeError, ValueError, OSError) as error:
+    found: list[tuple[Store, int, int]] = []
+    failed: list[str] = []
+
+    def meet() -> None:
+        try:
+            found.append(next(iter(rendezvous("env://", timeout=timedelta(seconds=_timeout())))))
+        except (RuntimeError, ValueError, OSError) as error:
+            failed.append(" ".join(str(error).split())[:200])
+
+    # Torch waits without an end where something else answers at the port.
+    meeting = threading.Thread(target=meet, name="lmc-meet", daemon=True)
+    meeting.start()
+    meeting.join(_timeout() + GRACE)
+    if not found:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        text = " ".join(str(error).split())[:200]
-        raise RunError(f"rank {os.environ['RANK']}: cannot meet the others at {place} ({text})") from None
-    return TorchProcesses(store, rank, count, _timeout())
+        text = failed[0] if failed else f"no answer for {_timeout():g} seconds"
+        raise RunError(f"rank {os.environ['RANK']}: cannot meet the others at {place} ({text})")
+    return TorchProcesses(*found[0], _timeout())
 
 
 def _timeout() -> float:

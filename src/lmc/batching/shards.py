@@ -18,7 +18,7 @@ from lmc.batching.choice import check_shards
 from lmc.batching.partition import has_metis, metis
 from lmc.data.graph import Graph
 
-UNEVEN = 1.0
+UNEVEN = 2.0
 """How much a shard that is off by its own size costs, in shares of all edges between clusters."""
 TRIED = 128
 """Clusters of a shard, at most, that are tried for a swap at a time."""

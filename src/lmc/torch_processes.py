@@ -6,6 +6,7 @@ heard of for `TIMEOUT` seconds is given up by all others.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -47,7 +48,8 @@ class TorchProcesses(Processes):
     def __init__(self, store: Store, rank: int, count: int, timeout: float = TIMEOUT) -> None:
         self.rank, self.count, self._timeout = rank, count, timeout
         self._store, self._met, self._ended = PrefixStore("lmc", store), 0, threading.Event()
-        threading.Thread(target=self._live, name="lmc-alive", daemon=True).start()
+        self._beating = threading.Thread(target=self._live, name="lmc-alive", daemon=True)
+        self._beating.start()
         patience = timedelta(seconds=timeout)
         if not dist.is_initialized():
             own = PrefixStore("torch", self._store)
@@ -114,6 +116,13 @@ class TorchProcesses(Processes):
         except BaseException as error:
             self._tell(f"rank {self.rank}: {type(error).__name__}: {' '.join(str(error).split())}")
             raise
+
+    def end(self) -> None:
+        """Be silent from now on; threads of torch must not outlive the interpreter."""
+        self._ended.set()
+        self._beating.join(BEAT)
+        with suppress(RuntimeError, ValueError):
+            dist.destroy_process_group()
 
     def _said(self, say: Callable[[], Result]) -> Result:
         """What a call gives; where it fails, the reason is that of whoever failed first."""
@@ -191,6 +200,7 @@ def joined() -> Processes:
         return ALONE
     if not _joined:
         _joined.append(_join())
+        atexit.register(_joined[0].end)
     return _joined[0]
 
 

@@ -10,7 +10,9 @@ import torch
 from lmc import __version__
 from lmc.device import on_host
 from lmc.errors import ArgumentError
+from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
+from lmc.processes import Processes
 
 if TYPE_CHECKING:
     from lmc.training.loop import Training
@@ -45,9 +47,9 @@ def _described(training: Training) -> dict[str, str]:
     }
 
 
-def share_weights(training: Training) -> None:
+def share_weights(model: Model, processes: Processes) -> None:
     """Have all processes begin with the weights of the first one, and with its random numbers."""
-    if training.processes.count > 1:
-        for value in weights_of(training.model.original).values():
-            value.copy_(training.processes.share(on_host(value)))
-        torch.set_rng_state(training.processes.share(torch.get_rng_state()))
+    if processes.count > 1:
+        for value in weights_of(model.original).values():
+            value.copy_(processes.share(on_host(value)))
+        torch.set_rng_state(processes.share(torch.get_rng_state()))

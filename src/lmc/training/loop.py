@@ -95,6 +95,7 @@ def prepare_training(
     precision = options.precision or estimator.precision
     device, home = chosen_device(options.device), device_of(model)
     room = check_memory(graph, model, estimator, sampler, precision, device, options.history_memory)
+    share_weights(model, processes)
     outside = remembered_in(graph, estimator, sampler, processes)
     if on_disk is not None and isinstance(outside, Tensor | None):
         outside = on_disk.arrange(outside, clusters_of(sampler))
@@ -102,7 +103,6 @@ def prepare_training(
     estimator.bind(model, graph, *given, device, room)
     training = Training(graph, model, estimator, sampler, options, callbacks, home, processes)
     check_alike(training)
-    share_weights(training)
     return training
 
 

@@ -202,3 +202,8 @@ def test_a_run_keeps_to_its_memory_under_a_hard_limit(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "large.parquet").exists()
     assert json.loads((tmp_path / "run of large" / "plan.json").read_text())["histories"] == "disk"
+
+
+def test_a_plan_is_for_one_shard():
+    with pytest.raises(lmc.ArgumentError, match=r"shards=2: memory= plans for one shard alone"):
+        lmc.fit(lmc.synthetic(nodes=200), lmc.GCN(64, 8, 8), lmc.LMC(), memory="2GB", shards=2)

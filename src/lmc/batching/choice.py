@@ -43,6 +43,19 @@ class Choice(NamedTuple):
     parts_per_batch: int
     reason: str
 
+    def in_shards(self, num_nodes: int, shards: int) -> Choice:
+        """The same with clusters that make as many equal shards, each with a batch or more.
+
+        >>> choose_batches(169_343).in_shards(169_343, 3)[:2]
+        (1281, 80)
+        """
+        parts = self.parts + -self.parts % shards
+        per_batch = min(self.parts_per_batch, parts // shards)
+        if (parts, per_batch) == self[:2]:
+            return self
+        why = f"in {shards} shards; {self.reason.partition(': ')[2]}"
+        return Choice(parts, per_batch, f"{_in_words(num_nodes, parts, per_batch)}: {why}")
+
 
 def choose_batches(
     num_nodes: int,
@@ -112,6 +125,20 @@ def check_sizes(parts_per_batch: int | None, batch_share: float | None) -> None:
     if parts_per_batch is not None:
         rule = f"parts_per_batch={parts_per_batch} also says how large a batch is; give one of them"
         raise ArgumentError(f"batch_share={batch_share:g}: {rule}")
+
+
+def check_shards(shards: int, parts: int, parts_per_batch: int | None = None) -> None:
+    """Raise ArgumentError unless so many clusters make so many equal shards, each with a batch or more.
+
+    >>> check_shards(2, 80, 40)
+    """
+    if parts % shards:
+        least = max(shards, parts // shards * shards)
+        rule = f"must be a multiple of shards={shards}, such as {least}"
+        raise ArgumentError(f"parts={parts}: {rule}")
+    if parts_per_batch is not None and parts_per_batch > parts // shards:
+        rule = f"must be at most {parts // shards}, the clusters of one of {shards} shards"
+        raise ArgumentError(f"parts_per_batch={parts_per_batch}: {rule}")
 
 
 def _share_of(num_nodes: int) -> tuple[float, str]:

@@ -33,6 +33,9 @@ class ClusterDescriptors:
         of_node: (nodes,) int32 or int64, the number of each node's cluster.
         count: of clusters.
 
+    Attributes:
+        now: (clusters, any) as last seen; None before anything is.
+
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], y=[0, 1, 1], train_mask=[True] * 3)
     >>> seen = ClusterDescriptors(torch.tensor([0, 0, 1]), 2)
@@ -44,7 +47,7 @@ class ClusterDescriptors:
 
     def __init__(self, of_node: Tensor, count: int) -> None:
         self._of_node, self._count = of_node, count
-        self._now: Tensor | None = None
+        self.now: Tensor | None = None
         self._ends: dict[int, Tensor] = {}
 
     def see(self, batch: Batch, v: Tensor, received: Tensor) -> None:
@@ -60,18 +63,18 @@ class ClusterDescriptors:
         r = received @ _directions(received.shape[1], DIRECTIONS, received)
         v, r = on_host(v), on_host(r)
         r = torch.cat([r, torch.ones_like(r[:, :1])], dim=1)
-        if self._now is None:
-            self._now = v.new_zeros(self._count, v.shape[1] * r.shape[1])
+        if self.now is None:
+            self.now = v.new_zeros(self._count, v.shape[1] * r.shape[1])
         of_row, by_cluster = self._of_node[batch.nodes].long().sort(stable=True)
         clusters, sizes = torch.unique_consecutive(of_row, return_counts=True)
         ends = sizes.cumsum(0)[:-1]
         parts = zip(v[by_cluster].tensor_split(ends), r[by_cluster].tensor_split(ends), strict=True)
-        self._now[clusters] = torch.stack([(one.T @ other).flatten() for one, other in parts])
+        self.now[clusters] = torch.stack([(one.T @ other).flatten() for one, other in parts])
 
     def end_epoch(self, number: int) -> None:
         """Remember how things are at the end of an epoch, counted from 0."""
-        if self._now is not None:
-            self._ends[number] = self._now.clone()
+        if self.now is not None:
+            self._ends[number] = self.now.clone()
         self._ends.pop(number - DELAY, None)
 
     def before(self, number: int) -> NDArray[np.float64] | None:
@@ -81,7 +84,7 @@ class ClusterDescriptors:
 
     def state(self) -> dict[str, Tensor]:
         """All that later groups depend on."""
-        now = {} if self._now is None else {"now": self._now}
+        now = {} if self.now is None else {"now": self.now}
         return now | {str(number): end for number, end in self._ends.items()}
 
     def load_state(self, state: dict[str, Tensor], width: int, dtype: torch.dtype) -> None:
@@ -99,7 +102,7 @@ class ClusterDescriptors:
             if not isinstance(value, Tensor) or value.shape != shape or value.dtype != dtype:
                 raise ValueError(f"sampler.{name}: must be a tensor of {dtype} and shape {shape}")
         known = {name: value.clone() for name, value in state.items()}  # `see` writes into it
-        self._now = known.pop("now", None)
+        self.now = known.pop("now", None)
         self._ends = {int(name): value for name, value in known.items()}
 
 

@@ -7,7 +7,7 @@ import hashlib
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ def partition(
     parts, seed = checks.whole_number("parts", parts, 1), checks.whole_number("seed", seed, 0)
     if method == "auto":
         method = fitting_method(graph, memory_use.most())
-    if method == "metis" and not _has_metis():
+    if method == "metis" and not has_metis():
         warnings.warn('pymetis is not installed: method="bfs" is used instead', stacklevel=2)
         method = "bfs"
     file = _cache_file(graph, parts, method, seed) if cache else None
@@ -97,23 +97,43 @@ def _cut(graph: Graph, parts: int, method: PartitionMethod, seed: int) -> NDArra
 
 
 def _metis(graph: Graph, parts: int, seed: int) -> NDArray[np.int64]:
+    neighbours = graph.neighbours
+    counts = None if neighbours.values is None else neighbours.values.numpy()
+    return metis(neighbours.indptr.numpy(), neighbours.indices.numpy(), parts, seed, counts)
+
+
+def metis(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    parts: int,
+    seed: int,
+    edges: NDArray[Any] | None = None,
+    nodes: NDArray[Any] | None = None,
+) -> NDArray[np.int64]:
+    """(nodes,) the part of each, by METIS.
+
+    Args:
+        indptr: (nodes + 1,) where the neighbours of each begin.
+        indices: (entries,) neighbours, each edge both ways.
+        parts: how many.
+        seed: of METIS.
+        edges: (entries,) what each costs to cut; None for one.
+        nodes: (nodes,) what parts have as much of as others; None for one each.
+    """
     import pymetis
 
     if parts == 1:  # METIS divides by parts - 1
-        return np.zeros(graph.num_nodes, dtype=np.int64)
-    neighbours = graph.neighbours
+        return np.zeros(len(indptr) - 1, dtype=np.int64)
     dtype = pymetis.zero_copy_dtype()
-    adjacency = pymetis.CSRAdjacency(
-        neighbours.indptr.numpy().astype(dtype, copy=False),
-        neighbours.indices.numpy().astype(dtype, copy=False),
-    )
+    eweights, vweights = (None if each is None else each.astype(dtype) for each in (edges, nodes))
+    adjacency = pymetis.CSRAdjacency(indptr.astype(dtype, copy=False), indices.astype(dtype, copy=False))
     options = pymetis.Options(seed=seed % 2**31)
-    counts = None if neighbours.values is None else neighbours.values.numpy().astype(dtype)
-    found = pymetis.part_graph(parts, adjacency, eweights=counts, options=options)
+    found = pymetis.part_graph(parts, adjacency, eweights=eweights, vweights=vweights, options=options)
     return np.asarray(found.vertex_part)
 
 
-def _has_metis() -> bool:
+def has_metis() -> bool:
+    """Whether pymetis is installed."""
     try:
         import pymetis  # noqa: F401
     except ImportError:

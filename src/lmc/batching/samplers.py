@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from lmc import checks, hashed_random
 from lmc.batching.balance import Balance, balanced, label_counts, together
-from lmc.batching.choice import LEAST_CLUSTER, Choice, choose_batches, too_many
+from lmc.batching.choice import LEAST_CLUSTER, Choice, check_shards, choose_batches, too_many
 from lmc.batching.descriptors import ClusterDescriptors
 from lmc.batching.partition import PartitionMethod, partition
 from lmc.data import rules
@@ -26,8 +27,8 @@ from lmc.errors import ArgumentError
 from lmc.sparse import index_dtype
 
 # Addresses of random orders: which clusters meet in a batch, which batch comes when, which clusters are
-# offered a change of batches; and all that for large batches.
-_GROUPS, _TURNS, _OFFERS, _LARGE = 0, 1, 2, 3
+# offered a change of batches; and all that for large batches, and for each shard.
+_GROUPS, _TURNS, _OFFERS, _LARGE, _SHARD = 0, 1, 2, 3, 4
 
 
 class Sampler(Protocol):
@@ -55,6 +56,8 @@ class BatchOptions:
             estimates are alike; `"none"` or None: random ones.
         batch_share: which share of the graph's nodes a batch has, instead of `parts_per_batch`.
         choice: what has become of these numbers in a run that goes on; None to choose now.
+        shards: into how many sets of as many clusters they are divided; a batch is of one of them.
+        clusters: (nodes,) the cluster of every node, where the graph is cut already.
     """
 
     parts: int | None = None
@@ -65,12 +68,16 @@ class BatchOptions:
     balance: Balance | None = "labels"
     batch_share: float | None = None
     choice: Choice | None = None
+    shards: int = 1
+    clusters: Tensor | None = None
 
     def check_clusters(self) -> None:
-        """Raise ArgumentError where a batch is to have more clusters than there are."""
+        """Raise ArgumentError where a batch is to have more clusters than there are, or a shard fewer."""
         if self.parts is not None and self.parts_per_batch is not None and self.parts_per_batch > self.parts:
             rule = f"must be at most parts={self.parts}; make parts larger or parts_per_batch smaller"
             raise ArgumentError(f"parts_per_batch={self.parts_per_batch}: {rule}")
+        if self.parts is not None:
+            check_shards(self.shards, self.parts, self.parts_per_batch)
 
 
 class LargeBatches(NamedTuple):
@@ -119,6 +126,7 @@ class ClusterSampler:
 
     Attributes:
         descriptors: what steps have shown of clusters; None where groups are not made of it.
+        shard: of which it has the clusters; None for those of the whole graph.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)
@@ -146,6 +154,8 @@ class ClusterSampler:
         by_cluster = by_cluster.to(index_dtype(graph.num_nodes))  # kept for the whole run
         self._members = by_cluster.tensor_split(sizes.cumsum(0)[:-1])
         self.choice: Choice | None = None
+        self.shard: int | None = None
+        self._which: NDArray[np.int64] | None = None
         self._large: LargeBatches | None = None
         self._described: NDArray[np.float64] | None = None
         self.descriptors: ClusterDescriptors | None = None
@@ -170,6 +180,8 @@ class ClusterSampler:
         if made not in (None, choice.parts):
             rule = f"the prepared graph has {made}; the one that the run began with is needed"
             raise ArgumentError(f"the run has {choice.parts} clusters: {rule}")
+        if options.parts is None and made is None:
+            choice = choice.in_shards(graph.num_nodes, options.shards)
         if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
             many = f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "
             warnings.warn(
@@ -177,13 +189,27 @@ class ClusterSampler:
                 "neighbours among them; fewer parts make better batches",
                 stacklevel=2,
             )
-        if graph.cluster_starts is None:
-            clusters = partition(graph, choice.parts, options.partition, options.seed)
-        else:
+        clusters = options.clusters
+        if clusters is None and graph.cluster_starts is not None:
             clusters = torch.arange(choice.parts).repeat_interleave(graph.cluster_starts.diff())
+        elif clusters is None:
+            clusters = partition(graph, choice.parts, options.partition, options.seed)
         sampler = cls(graph, clusters, choice.parts_per_batch, options.seed, options.fixed, options.balance)
         sampler.choice = choice
         return sampler
+
+    def of_shard(self, shard: int, which: NDArray[np.int64]) -> ClusterSampler:
+        """The same of some of its clusters alone, in groups of their own.
+
+        Args:
+            shard: its number.
+            which: (any,) the clusters.
+        """
+        part = copy(self)
+        part.shard, part._which = shard, which
+        part._members = tuple(self._members[i] for i in which)
+        part._described = None if self._described is None else self._described[which]
+        return part
 
     def enlarge(self, every: int, large: int | None = None) -> None:
         """Have the batch of every so many-th step, the first included, be one of `large` clusters.
@@ -231,13 +257,19 @@ class ClusterSampler:
         def build() -> Iterator[Batch]:
             for group in groups[start:]:
                 nodes = torch.cat([self._members[i] for i in group]).long()
-                yield Batch.of_known(self._graph, nodes, count / len(group))
+                yield Batch.of_known(self._graph, nodes, count / len(group), shard=self.shard)
 
         return build()
 
+    def meeting(self, epoch: int) -> list[NDArray[np.int64]]:
+        """The clusters that meet in each batch of an epoch, by their numbers in the graph."""
+        groups = self._groups(epoch)
+        return groups if self._which is None else [self._which[group] for group in groups]
+
     def _groups(self, epoch: int) -> list[NDArray[np.int64]]:
         """Clusters that meet in the batches of an epoch, a batch each."""
-        groups = self._cut_into(self.parts_per_batch, epoch, epoch, self._seed)
+        of_shard = () if self.shard is None else (_SHARD, self.shard)
+        groups = self._cut_into(self.parts_per_batch, epoch, epoch, self._seed, *of_shard)
         if self._fixed:
             turns = hashed_random.permutation(len(groups), self._seed, _TURNS, epoch)
             groups = [groups[i] for i in turns]
@@ -253,6 +285,7 @@ class ClusterSampler:
         if described is not None:
             seen = None if self.descriptors is None else self.descriptors.before(epoch)
             if seen is not None:
+                seen = seen if self._which is None else seen[self._which]
                 described = together(seen, described)
             order = balanced(order, size, described, *seed, _OFFERS, number)
             # Changes begin with the first group; which one comes first is left to chance again.

@@ -113,6 +113,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         completion.BALANCE,
         "labels (default): batches have the graph's mix of labels; gradients: of gradients; none: random.",
     ),
+    ("--shards", "training.shards", int, "Sets of clusters; a step adds up a batch of each."),
     ("--epochs", "training.epochs", int, "How often every cluster is visited."),
     ("--lr", "training.lr", float, "Learning rate."),
     ("--optimizer", "training.optimizer", completion.OPTIMIZER, "adam, adamw, sgd, ..."),

@@ -44,12 +44,13 @@ def _end(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def end_interrupted(afterwards: str) -> NoReturn:
+def end_interrupted(afterwards: str, quiet: bool = False) -> NoReturn:
     """End a command whose training was interrupted, with a line that says what can become of it."""
     from lmc.runs.interruption import last_signal  # loads torch, which has been loaded by now
 
     number = last_signal()
-    print(f"lmc: {_WORDS[signal.Signals(number)]}; {afterwards}", file=sys.stderr)
+    if not quiet:
+        print(f"lmc: {_WORDS[signal.Signals(number)]}; {afterwards}", file=sys.stderr)
     raise click.exceptions.Exit(128 + number)
 
 

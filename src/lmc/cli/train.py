@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -12,6 +14,7 @@ import click
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, as_typed, free_folder
+from lmc.cli.processes import rank_here, run_as, started_again
 from lmc.cli.settings import SEEDS_FLAG, check_flags_of_method, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted
 from lmc.errors import ArgumentError
@@ -42,6 +45,10 @@ def _methods() -> str:
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with, perhaps with more --epochs.")
 @click.option("--quiet", is_flag=True, help="Errors only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per epoch.")
+@click.option("--processes", type=click.IntRange(1), default=1, help="Of this machine, that share --shards.")
+@click.option(
+    "--max-restarts", type=click.IntRange(0), default=0, help="Of --processes, from the last checkpoint."
+)
 @click.option("--log", "loggers", multiple=True, help=f"Also tell {', '.join(LOGGERS)}; again for more.")
 def command(
     method: str | None,
@@ -50,10 +57,20 @@ def command(
     resume: Path | None,
     quiet: bool,
     as_json: bool,
+    processes: int,
+    max_restarts: int,
     loggers: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Train a model and keep the run in a folder."""
+    if processes > 1:
+        if "WORLD_SIZE" in os.environ:
+            raise ArgumentError("--processes: torchrun has started this process already; leave it out")
+        raise click.exceptions.Exit(run_as(processes, _without_processes(), max_restarts))
+    if rank_here() > 0:  # the first of several processes speaks for all
+        quiet = True
+        warnings.simplefilter("ignore")
+
     from rich.console import Console
 
     from lmc.runs.display import display_of, watching
@@ -65,6 +82,7 @@ def command(
         loading_torch(display, console)
         from lmc.runs import run
         from lmc.runs.config import Config
+        from lmc.runs.folder import METRICS
 
         tree = tree_of(options, method)
         if resume is None and not quiet and not as_json:
@@ -74,9 +92,10 @@ def command(
         config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
         _warn_of_unused(config, options)
         folder = resume or out or free_folder(_name(config))
+        going_on = resume is not None or (started_again() and (folder / METRICS).exists())
         if seeds == 1:
             told: list[str | Callback] = [display, *loggers]
-            result = run.train_run(config, folder, resume is not None, told, began=began)
+            result = run.train_run(config, folder, going_on, told, began=began)
     if seeds > 1:
 
         def watch(name: str) -> Watch:
@@ -87,7 +106,19 @@ def command(
     if not quiet and not as_json:
         _show(result, folder)
     if result.stopped == "interrupted":
-        end_interrupted(_afterwards(config, folder))
+        end_interrupted(_afterwards(config, folder), quiet=rank_here() > 0)
+
+
+def _without_processes() -> list[str]:
+    """The arguments of this command, for one of several processes."""
+    arguments, left_out = sys.argv[1:], ("--processes", "--max-restarts")
+    kept: list[str] = []
+    skip = False
+    for argument in arguments:
+        if not skip and argument.partition("=")[0] not in left_out:
+            kept.append(argument)
+        skip = not skip and argument in left_out
+    return kept
 
 
 def _train_seeds(

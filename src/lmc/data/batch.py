@@ -104,6 +104,7 @@ class Batch:
         scale: what an estimate over `nodes` is multiplied by to stand for all nodes.
         weights: (batch,) how much each of `nodes` counts in the estimate, besides `scale`; None where all
             count the same.
+        shard: which its nodes are of, where the graph is cut into shards.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
@@ -119,6 +120,7 @@ class Batch:
     halo: Tensor
     scale: float
     weights: Tensor | None = None
+    shard: int | None = None
     _built: dict[tuple[Messages, str], CSR] = field(default_factory=dict)
     _elsewhere: dict[Graph, Batch] = field(default_factory=dict)
     _copies: dict[torch.device, Copies] = field(default_factory=dict)
@@ -134,11 +136,13 @@ class Batch:
         return Batch.of_known(graph, nodes, float(scale), weights)
 
     @staticmethod
-    def of_known(graph: Graph, nodes: Tensor, scale: float, weights: Tensor | None = None) -> Batch:
+    def of_known(
+        graph: Graph, nodes: Tensor, scale: float, weights: Tensor | None = None, shard: int | None = None
+    ) -> Batch:
         """`of`, for (batch,) int64 nodes that are known to be a set of the graph's nodes."""
         neighbours = graph.neighbours
         members = kernels.kernels_for().members(neighbours.indptr, neighbours.indices, nodes)
-        return Batch(graph, nodes, members[len(nodes) :], scale, weights)
+        return Batch(graph, nodes, members[len(nodes) :], scale, weights, shard)
 
     @property
     def num_nodes(self) -> int:
@@ -267,18 +271,23 @@ class Batch:
     def on(self, graph: Graph) -> Batch:
         """The same rows on a graph with the same nodes and neighbours, but other edges between them; kept."""
         if graph not in self._elsewhere:
-            self._elsewhere[graph] = type(self)(graph, self.nodes, self.halo, self.scale, self.weights)
+            self._elsewhere[graph] = type(self)(graph, self.nodes, self.halo, *self._counted)
         return self._elsewhere[graph]
+
+    @property
+    def _counted(self) -> tuple[float, Tensor | None, int | None]:
+        """How it counts, and where: what batches have that are made of it."""
+        return self.scale, self.weights, self.shard
 
     @cached_property
     def induced(self) -> InducedBatch:
         """The batch as if there were nothing outside: no halo, and `renormalized` as its block."""
-        return InducedBatch(self.graph, self.nodes, self.halo[:0], self.scale, self.weights)
+        return InducedBatch(self.graph, self.nodes, self.halo[:0], *self._counted)
 
     @cached_property
     def alone(self) -> Batch:
         """The batch without its halo, whose messages still have their weights of the whole graph."""
-        return Batch(self.graph, self.nodes, self.halo[:0], self.scale, self.weights)
+        return Batch(self.graph, self.nodes, self.halo[:0], *self._counted)
 
     def _rows_of(self, which: Literal["nodes", "halo"], matrix: Messages) -> CSR:
         if (matrix, which) not in self._built:

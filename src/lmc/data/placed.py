@@ -124,7 +124,7 @@ def placed(batch: Block, device: torch.device, whole: Copies | None, *, ahead: b
     """The batch as a step on a device reads it; see `PlacedBatch`."""
     copies = batch._copies.setdefault(device, Copies(device))
     weights = copies.get("weights", lambda: batch.weights, ahead=ahead)
-    ids = batch.graph, batch.nodes, batch.halo, batch.scale, weights
+    ids = batch.graph, batch.nodes, batch.halo, batch.scale, weights, batch.shard
     own: dict[str, Any] = {"on_host": batch, "copies": copies, "whole": whole, "ahead": ahead}
     found: Any
     if isinstance(batch, SampledBlock):

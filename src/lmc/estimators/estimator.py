@@ -24,7 +24,7 @@ from lmc.device import HOST, chosen_device, device_of, free_memory, move
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.history import MakeHistory, MemoryHistory
+from lmc.estimators.history import History, MakeHistory, MemoryHistory, Remembered
 from lmc.estimators.losses import Loss, loss_of
 from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, Watch, first_messages_are_features
@@ -106,6 +106,11 @@ class Estimator(ABC):
         return False
 
     @property
+    def writes_halo(self) -> bool:
+        """Whether a step also remembers values of halo rows."""
+        return False
+
+    @property
     def passes_over_graph(self) -> bool:
         """Whether each step reads the whole graph, whatever its batch is."""
         return False
@@ -146,7 +151,7 @@ class Estimator(ABC):
         loss: Loss | None = None,
         seed: int = 0,
         histories: MakeHistory = MemoryHistory,
-        outside: Tensor | None = None,
+        outside: Tensor | Remembered | None = None,
         precision: Precision | None = None,
         device: str | torch.device | None = None,
         room: int | None = None,
@@ -162,7 +167,8 @@ class Estimator(ABC):
                 labels' kind.
             seed: of the dropout masks.
             histories: makes the store of one boundary's historical values, from how many, width and type.
-            outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all.
+            outside: (any,) the nodes that may be outside of a batch: others are not remembered; None for all;
+                or the places of those that are.
             precision: `"full"`, `"half"`, `"int8"` or `"bf16"`, see `Precision`; None for its own.
             device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where steps compute, and where the
                 model is moved to; None for where it is. Graph and batches stay on the host.
@@ -207,7 +213,7 @@ class Estimator(ABC):
         room = free_memory(device) if room is None else room
         if room is None or device == HOST:
             return None, 0
-        nodes = self.graph.num_nodes if self._outside is None else self._outside.numel()
+        nodes = self.graph.num_nodes if self._outside is None else len(self._outside)
         width = self.remembered(self.model, self._widths).width
         return room, width * nodes * remembered_type(precision, self.graph.x.dtype).itemsize
 
@@ -311,6 +317,15 @@ class Estimator(ABC):
         """The step itself, not yet run."""
         address, where = (self._seed, self._step), self.placement.batch(batch)
         return Step(self.model, where, halo, self.loss, address, self.placement)
+
+    @property
+    def stores(self) -> dict[str, History]:
+        """All that is remembered of nodes, by its name in `state_dict`; here, nothing."""
+        return {}
+
+    def learned(self) -> list[Tensor]:
+        """What else steps change, few numbers for all nodes; as in use. Here, nothing."""
+        return []
 
     def found(self) -> dict[str, float]:
         """Numbers that the method has found by itself so far, for the record of an epoch; here, none."""

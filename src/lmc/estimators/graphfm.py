@@ -39,6 +39,11 @@ class GraphFM(HistoryEstimator):
         if not 0 <= checks.real("momentum", self.momentum) <= 1:
             raise ArgumentError(f"momentum={self.momentum}: must be in [0, 1]")
 
+    @property
+    def writes_halo(self) -> bool:
+        """Moved embeddings are written back."""
+        return True
+
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """Historical embeddings, moved."""
         return MovedHalo(self, batch)
@@ -46,7 +51,7 @@ class GraphFM(HistoryEstimator):
     def prepare(self, batch: Batch) -> None:
         """Build what a step will read, of halo rows too."""
         self.prepare_there(batch, halo=True)
-        self.expect(self.read_in(batch))
+        self.expect(batch)
 
 
 class MovedHalo(HistoricalHalo):

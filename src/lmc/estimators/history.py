@@ -61,14 +61,14 @@ class Remembered:
     def __len__(self) -> int:
         return self._count
 
-    def places(self, nodes: Tensor) -> Tensor:
-        """(nodes,) int64, -1 for those that are not remembered."""
+    def places(self, nodes: Tensor, shard: int | None = None) -> Tensor:
+        """(nodes,) int64, -1 for those that are not remembered; here, a shard has them where all have."""
         return nodes if self._place is None else self._place.index_select(0, nodes)
 
-    def halo_places(self, halo: Tensor) -> Tensor:
+    def halo_places(self, halo: Tensor, shard: int | None = None) -> Tensor:
         """(halo,) int64; ArgumentError for a node that was never to be outside of a batch."""
-        places = self.places(halo)
-        if self._place is not None and bool((places < 0).any()):
+        places = self.places(halo, shard)
+        if places is not halo and bool((places < 0).any()):
             node = int(halo[places < 0][0])
             rule = "the estimator was bound for other clusters; bind(model, graph) remembers all nodes"
             raise ArgumentError(f"batch: node {node} is outside of it and has no history: {rule}")

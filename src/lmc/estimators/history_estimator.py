@@ -47,23 +47,24 @@ class HistoryEstimator(Estimator):
     def prepare(self, batch: Batch) -> None:
         """Build all that a step will read of a batch, and have histories expect it."""
         super().prepare(batch)
-        self.expect(self.read_in(batch))
+        self.expect(batch)
 
     def read_in(self, batch: Batch) -> Tensor:
         """(any,) the nodes whose histories a step reads."""
         return self.trained_on(batch).halo
 
-    def expect(self, nodes: Tensor) -> None:
+    def expect(self, batch: Batch) -> None:
         """Tell histories what will be read of them soon."""
-        places = self.nodes.places(nodes)
-        for history in self._named().values():
+        places = self.nodes.places(self.read_in(batch), batch.shard)
+        for history in self.stores.values():
             history.expect(places)
 
     def reset(self) -> None:
         """Forget all histories, or fill them anew by an exact pass, as `bind` was told."""
         super().reset()
         dtype = self.placement.remembered
-        self.nodes = Remembered(self.graph.num_nodes, self._outside)
+        outside = self._outside
+        self.nodes = outside if isinstance(outside, Remembered) else Remembered(self.graph.num_nodes, outside)
         count, make = len(self.nodes), self._make_here
         kept = self.remembered(self.model, self._widths)
         self.embeddings = {layer: make(count, width, dtype) for layer, width in kept.embeddings.items()}
@@ -93,15 +94,17 @@ class HistoryEstimator(Estimator):
 
     def state_dict(self) -> dict[str, Tensor]:
         """The step and every history."""
-        return super().state_dict() | {name: history.snapshot() for name, history in self._named().items()}
+        return super().state_dict() | {name: history.snapshot() for name, history in self.stores.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken, by an estimator bound in the same way."""
         super().load_state_dict(state)
-        for name, history in self._named().items():
+        for name, history in self.stores.items():
             history.restore(state[name])
 
-    def _named(self) -> dict[str, History]:
+    @property
+    def stores(self) -> dict[str, History]:
+        """Every history by its name."""
         embeddings = {f"embeddings.{layer}": history for layer, history in self.embeddings.items()}
         auxiliaries = {f"auxiliaries.{layer}": history for layer, history in self.auxiliaries.items()}
         return embeddings | auxiliaries
@@ -117,8 +120,8 @@ class HistoricalHalo(HaloPolicy):
 
     def __init__(self, estimator: HistoryEstimator, batch: Batch) -> None:
         self._placement, self._writes = estimator.placement, not estimator.is_frozen
-        self._inside = estimator.nodes.places(batch.nodes)
-        self._halo = estimator.nodes.halo_places(batch.halo)
+        self._inside = estimator.nodes.places(batch.nodes, batch.shard)
+        self._halo = estimator.nodes.halo_places(batch.halo, batch.shard)
         self._embeddings, self._auxiliaries = estimator.embeddings, estimator.auxiliaries
 
     def historical(self, histories: dict[int, History], layer: int) -> Tensor:

@@ -150,7 +150,7 @@ class LMC(HistoryEstimator):
             _ = there.local_share
         if self.alpha == "auto":
             self.model.prepare_telling(there)
-        self.expect(self.read_in(batch))
+        self.expect(batch)
 
     def read_in(self, batch: Batch) -> Tensor:
         """(any,) the nodes whose histories a step reads: where β is found, also of rows that tell of it."""
@@ -167,6 +167,10 @@ class LMC(HistoryEstimator):
         super().load_state_dict(state)
         for name, beta in self._found().items():
             beta.sums.copy_(state[name])
+
+    def learned(self) -> list[Tensor]:
+        """What β was found from."""
+        return [beta.sums for beta in self._found().values()]
 
     def found(self) -> dict[str, float]:
         """β forward and backward, on average over layers and tenths of x."""

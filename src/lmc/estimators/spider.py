@@ -17,7 +17,7 @@ from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator, Init, Kept, LayerSizes, Reference
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.history import MakeHistory, MemoryHistory
+from lmc.estimators.history import MakeHistory, MemoryHistory, Remembered
 from lmc.estimators.losses import Loss
 from lmc.nn.model import LayerWidths, Model
 from lmc.nn.module_context import untouched_statistics
@@ -108,7 +108,7 @@ class Spider(Estimator):
         loss: Loss | None = None,
         seed: int = 0,
         histories: MakeHistory = MemoryHistory,
-        outside: Tensor | None = None,
+        outside: Tensor | Remembered | None = None,
         precision: Precision | None = None,
         device: str | torch.device | None = None,
         room: int | None = None,

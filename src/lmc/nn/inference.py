@@ -23,11 +23,12 @@ from lmc.device import HOST, chosen_device, copied, device_of, free_memory, on_h
 from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.module_context import computing_in, evaluation_mode, on_device, without_autocast
+from lmc.nn.row_matrices import RowMatrix, StoredRowMatrix
 from lmc.nn.rows import Rows
 from lmc.nn.weights import weight_type
 from lmc.precision import Precision, check_precision, computed_type
+from lmc.processes import ALONE, Processes
 from lmc.scratch import ScratchMatrix
-from lmc.sparse import CSR
 
 COLUMNS = 32
 """That are added up together where sums take the place of messages: with fewer it takes longer."""
@@ -41,6 +42,7 @@ def predict(
     nodes: Any = None,
     precision: Precision = "full",
     device: str | torch.device | None = None,
+    processes: Processes = ALONE,
 ) -> Tensor:
     """(nodes, out) predictions in evaluation mode, rows in the graph's own order, or in that of `nodes`.
 
@@ -66,6 +68,7 @@ def predict(
         precision: `"bf16"` for messages and dense products in bfloat16; the others are alike here.
         device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where they are computed; None for where
             the model is. Matrices that do not fit there stay on the host, and go there some rows at a time.
+        processes: that all call this with the same graph and model: each computes some of the rows.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -90,7 +93,7 @@ def predict(
     computed = computed_type(precision, full)
     with on_device(model, device_of(model) if device is None else chosen_device(device, full)):
         if nodes is None:
-            return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)
+            return _predict_all(in_type_of(model, graph), model, rows_at_once, computed, processes)
         wanted = rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes")
         around = _reaching(graph, wanted, model)
         if around is None:
@@ -114,11 +117,14 @@ def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
     return heard(graph, nodes, len(model.layers) + 1, most=graph.num_nodes // 2)
 
 
-def _predict_all(graph: Graph, model: Model, rows_at_once: int, computed: torch.dtype) -> Tensor:
+def _predict_all(
+    graph: Graph, model: Model, rows_at_once: int, computed: torch.dtype, processes: Processes = ALONE
+) -> Tensor:
     """(nodes, out) predictions of every node, in the type of the features."""
     widths, here = model.widths(graph), device_of(model)
     with evaluating(model), torch.no_grad(), computing_in(computed, here):
-        return on_host(_Inference.on(graph, model, rows_at_once, widths).run()).to(graph.x.dtype)
+        inference = _Inference.on(graph, model, rows_at_once, widths, processes=processes)
+        return on_host(inference.run()).to(graph.x.dtype)
 
 
 def each_message(graph: Graph, model: Model, tell: Tell) -> None:
@@ -139,63 +145,6 @@ Tell = Callable[[int, Callable[[slice], Tensor]], None]
 
 def _nobody(place: int, message: Callable[[slice], Tensor]) -> None:
     """Nobody is told."""
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    """(nodes, width) in blocks of columns, from left to right."""
-
-    blocks: list[Tensor]
-
-    @staticmethod
-    def like(rows: Tensor, num_nodes: int, columns: int) -> _Matrix:
-        """Room for as wide rows, in blocks of so many columns."""
-        return _Matrix([rows.new_empty(num_nodes, some.shape[1]) for some in _split(rows, columns)])
-
-    def fits(self, rows: Tensor, columns: int) -> bool:
-        """Whether it is such a room."""
-        widths = [block.shape[1] for block in self.blocks]
-        same_type = self.blocks[0].dtype == rows.dtype
-        return same_type and widths == [some.shape[1] for some in _split(rows, columns)]
-
-    def __getitem__(self, part: slice) -> Tensor:
-        rows = [block[part] for block in self.blocks]
-        return rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
-
-    def __setitem__(self, part: slice, rows: Tensor) -> None:
-        for block, some in zip(self.blocks, _split(rows, self.blocks[0].shape[1]), strict=True):
-            block[part] = some
-
-    @property
-    def whole(self) -> Tensor:
-        """(nodes, width) in one piece."""
-        (block,) = self.blocks
-        return block
-
-    def replace_by_sums(self, adjacency: CSR) -> None:
-        """Multiply by a matrix from the left, block by block."""
-        for place in range(len(self.blocks)):
-            self.blocks[place] = adjacency @ self.blocks[place]
-
-
-@dataclass(frozen=True)
-class _StoredMatrix(_Matrix):
-    """The same on disk, in one block."""
-
-    file: ScratchMatrix
-
-    @staticmethod
-    def of(file: ScratchMatrix) -> _StoredMatrix:
-        """What is read and written there."""
-        return _StoredMatrix([file.values], file)
-
-    def __setitem__(self, part: slice, rows: Tensor) -> None:
-        self.file[part] = rows
-
-
-def _split(rows: Tensor, columns: int) -> list[Tensor]:
-    width = rows.shape[1]
-    return [rows[:, first : first + columns] for first in range(0, max(1, width), max(1, columns))]
 
 
 Onward = Callable[[Tensor, slice, Rows], Tensor]
@@ -226,6 +175,7 @@ class _Inference:
         rows_at_once: how many.
         home: where matrices with a row for each node are.
         tell: who is told of messages.
+        processes: that share the work.
     """
 
     graph: Graph
@@ -233,10 +183,16 @@ class _Inference:
     rows_at_once: int
     home: torch.device
     tell: Tell = _nobody
+    processes: Processes = ALONE
 
     @staticmethod
     def on(
-        graph: Graph, model: Model, rows_at_once: int, widths: list[int], tell: Tell = _nobody
+        graph: Graph,
+        model: Model,
+        rows_at_once: int,
+        widths: list[int],
+        tell: Tell = _nobody,
+        processes: Processes = ALONE,
     ) -> _Inference:
         """With its matrices where the model is, if they fit; those that are read again are counted, too.
 
@@ -248,7 +204,7 @@ class _Inference:
             graph.num_features, *widths
         ) * graph.num_nodes + 2 * graph.adjacency.num_entries
         fits = graph.scratch is None and (free is None or numbers * graph.x.itemsize <= free)
-        return _Inference(graph, model, rows_at_once, here if fits else HOST, tell)
+        return _Inference(graph, model, rows_at_once, here if fits else HOST, tell, processes)
 
     @cached_property
     def here(self) -> torch.device:
@@ -258,7 +214,7 @@ class _Inference:
     def run(self) -> Tensor:
         """(nodes, out) predictions."""
         if (parts := self.model.precomputed(self.graph)) is not None:
-            z = _Matrix(parts)
+            z = RowMatrix(parts)
             return self._by_rows(lambda part, rows: self._predicted([z[part].to(self.here)], rows)).whole
         return self.through_layers()
 
@@ -291,7 +247,7 @@ class _Inference:
         """The layers, counted from 1, whose messages are read again."""
         return self.model.read_again | set(self.model.jumped_to)
 
-    def _encoded(self) -> tuple[_Matrix, Tensor]:
+    def _encoded(self) -> tuple[RowMatrix, Tensor]:
         """(nodes, width) the first messages, and what every layer reads of the model's input."""
         model, first = self.model, self.model.layers[0]
         z, initial = self.graph.x, self.graph.x.new_empty(self.graph.num_nodes, 0).to(self.home)
@@ -300,15 +256,16 @@ class _Inference:
         if model.reads_initial:
             initial = self._by_rows(lambda part, _: model.initial(z[part].to(self.here))).whole
         if first.message.is_identity:
-            return _Matrix([copied(z, self.home)]), initial
+            return RowMatrix([copied(z, self.home)]), initial
         return self._by_rows(lambda part, rows: first.message(z[part].to(self.here), rows), 1), initial
 
     def _through(
-        self, layer: Layer, message: _Matrix, before: _Before, onward: Onward, following: int
-    ) -> _Matrix:
+        self, layer: Layer, message: RowMatrix, before: _Before, onward: Onward, following: int
+    ) -> RowMatrix:
         """(nodes, width) what the boundary after a layer becomes; messages in blocks are lost."""
         if isinstance(layer, LinearLayer) and len(message.blocks) > 1:
-            message.replace_by_sums(copied(normalize(self.graph, layer.aggregation), self.home))
+            adjacency = copied(normalize(self.graph, layer.aggregation), self.home)
+            message.replace_by_sums(adjacency, self._parts)
 
             def updated(part: slice, rows: Rows) -> Tensor:
                 received = message[part].to(self.here)
@@ -326,8 +283,8 @@ class _Inference:
         self,
         compute: Callable[[slice, Rows], Tensor],
         reader: int = 0,
-        room: _Matrix | None = None,
-    ) -> _Matrix:
+        room: RowMatrix | None = None,
+    ) -> RowMatrix:
         """(nodes, width) from consecutive nodes to their rows.
 
         Args:
@@ -336,25 +293,52 @@ class _Inference:
                 reads of them, they are in blocks of columns.
             room: what they may replace.
         """
-        out, takes_sums = room, self._takes_sums(reader)
-        for start in range(0, self.graph.num_nodes, self.rows_at_once):
-            nodes = torch.arange(start, min(start + self.rows_at_once, self.graph.num_nodes))
-            part = slice(start, start + len(nodes))
+        out, takes_sums, is_first = room, self._takes_sums(reader), True
+        for part in self._parts:
+            nodes = torch.arange(part.start, part.stop)
             rows = compute(part, Rows(nodes, (0,), inside=False))
             rows = on_host(rows) if self.home == HOST else rows
             columns = COLUMNS if takes_sums else rows.shape[1]
-            if out is None or (start == 0 and not out.fits(rows, columns)):
+            if out is None or (is_first and not out.fits(rows, columns)):
                 out = self._room(rows, columns)
-            out[part] = rows
+            out[part], is_first = rows, False
         assert out is not None  # a graph has a node or more
+        if self.processes.count > 1:
+            self._complete(out)
         return out
 
-    def _room(self, rows: Tensor, columns: int) -> _Matrix:
+    @cached_property
+    def _parts(self) -> list[slice]:
+        """The consecutive nodes that this process computes together, some at a time."""
+        return self._parts_of(self.processes.rank)
+
+    def _parts_of(self, rank: int) -> list[slice]:
+        """A run of all parts; of fewer parts than processes, each has one all the same."""
+        nodes, at_once, count = self.graph.num_nodes, self.rows_at_once, self.processes.count
+        parts = [slice(start, min(start + at_once, nodes)) for start in range(0, nodes, at_once)]
+        if len(parts) < count:
+            return [parts[min(rank, len(parts) - 1)]]
+        return parts[rank * len(parts) // count : (rank + 1) * len(parts) // count]
+
+    def _complete(self, out: RowMatrix) -> None:
+        """Have every process know the rows of all, a part of each at a time."""
+        parts = [self._parts_of(rank) for rank in range(self.processes.count)]
+        own = parts[self.processes.rank]
+        for place in range(max(map(len, parts))):
+            rows = on_host(out[own[min(place, len(own) - 1)]])
+            padded = rows.new_zeros(self.rows_at_once, rows.shape[1])
+            padded[: len(rows)] = rows
+            for of_rank, found in zip(parts, self.processes.gather(padded), strict=True):
+                if place < len(of_rank):
+                    part = of_rank[place]
+                    out[part] = found[: part.stop - part.start].to(self.home)
+
+    def _room(self, rows: Tensor, columns: int) -> RowMatrix:
         """For as wide rows of all nodes."""
         graph = self.graph
         if graph.scratch is None:
-            return _Matrix.like(rows, graph.num_nodes, columns)
-        return _StoredMatrix.of(ScratchMatrix(graph.scratch, (graph.num_nodes, columns), rows.dtype))
+            return RowMatrix.like(rows, graph.num_nodes, columns)
+        return StoredRowMatrix.of(ScratchMatrix(graph.scratch, (graph.num_nodes, columns), rows.dtype))
 
     def _takes_sums(self, reader: int) -> bool:
         """Whether a layer, counted from 1, has no use for the messages themselves; on disk none has."""

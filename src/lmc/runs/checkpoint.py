@@ -2,6 +2,9 @@
 
 A checkpoint is one file, `<epoch>-<step>.<checksum>.safetensors`. The checksum in its name is that of all its
 bytes, so that a file that has changed is recognised before anything in it is used.
+
+A run of several shards has a file for each of them besides,
+`<epoch>-<step>.shard-<number>.<checksum>.safetensors`. They are written first; it has their names.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as load_bytes
+from safetensors.torch import save as save_bytes
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -27,19 +32,49 @@ from lmc.estimators.extent_file import DamagedHistoryError
 from lmc.files import one_line, partial_file, put_in_place
 
 _NAME = re.compile(r"(\d+)-(\d+)\.([0-9a-f]{32})\.safetensors")
+_SHARD_NAME = re.compile(r"\d+-\d+\.shard-\d+\.([0-9a-f]{32})\.safetensors")
+SHARDS = "shards"
+"""What a state has the names of its shards' files under."""
 
 
-def save(folder: Path, epoch: int, step: int, state: dict[str, Any], keep: int = 2) -> Path:
+def save(
+    folder: Path,
+    epoch: int,
+    step: int,
+    state: dict[str, Any],
+    keep: int = 2,
+    shards: Iterable[dict[str, Tensor]] = (),
+) -> Path:
     """Write a checkpoint, have the disk confirm it, and remove all but the last ones, this one included."""
+    place = f"{epoch:06}-{step:06}"
+    parts = [_put(folder, f"{place}.shard-{number}", each, {}) for number, each in enumerate(shards)]
+    if parts:
+        state = {**state, SHARDS: [part.name for part in parts]}
     kept = _NamedTensors()
     rest = json.dumps(_without_tensors(state, "", kept))
-    with partial_file(folder / "checkpoint") as partial:
-        _write(partial, kept.tensors, {"state": rest})
-        file = folder / f"{epoch:06}-{step:06}.{_checksum(partial)}.safetensors"
-        put_in_place(partial, file)
+    file = _put(folder, place, kept.tensors, {"state": rest})
     for old in _found(folder)[keep:]:
         old.unlink(missing_ok=True)
+    places = {file.name.partition(".")[0] for file in _found(folder)}
+    for part in folder.glob("*.shard-*"):
+        if part.name.partition(".")[0] not in places:
+            part.unlink(missing_ok=True)
     return file
+
+
+def _put(folder: Path, name: str, tensors: dict[str, Tensor], metadata: dict[str, str]) -> Path:
+    """Write a file whose name ends with its checksum."""
+    with partial_file(folder / "checkpoint") as partial:
+        _write(partial, tensors, metadata)
+        file = folder / f"{name}.{_checksum(partial)}.safetensors"
+        put_in_place(partial, file)
+    return file
+
+
+def read_shard(file: Path) -> dict[str, Tensor]:
+    """What was saved of a shard."""
+    with safe_open(file, "pt") as opened:
+        return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
 
 
 def _write(file: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -105,7 +140,11 @@ def _load(file: Path) -> dict[str, Any]:
     with safe_open(file, "pt") as opened:
         rest = json.loads(opened.metadata()["state"])
         state: dict[str, Any] = _with_tensors(rest, opened.get_tensor)
-        return state
+    for name in state.get(SHARDS, []):
+        named = _SHARD_NAME.fullmatch(name)
+        if named is None or _checksum(file.parent / name) != named[1]:
+            raise ValueError(f"the checksum of {name} is not the one in its name")
+    return state
 
 
 def _found(folder: Path) -> list[Path]:
@@ -179,6 +218,29 @@ def _with_tensors(value: Any, tensor: Any) -> Any:
         pairs = {key: _with_tensors(each, tensor) for key, each in items}
         return Counter(pairs) if "$counter" in value else pairs
     return {key: _with_tensors(each, tensor) for key, each in value.items()}
+
+
+# -- between processes ---------------------------------------------------------------------------
+
+
+def to_bytes(state: dict[str, Any]) -> bytes:
+    """A state for other processes, as files have it.
+
+    >>> from_bytes(to_bytes({"epoch": 3, "model": {"w": torch.ones(2)}}))
+    {'epoch': 3, 'model': {'w': tensor([1., 1.])}}
+    """
+    kept = _NamedTensors()
+    rest = json.dumps(_without_tensors(state, "", kept))
+    written: bytes = save_bytes(kept.tensors, {"state": rest})
+    return written
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """What `to_bytes` was given."""
+    size = int.from_bytes(data[:8], "little")
+    rest = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["state"])
+    state: dict[str, Any] = _with_tensors(rest, load_bytes(data).__getitem__)
+    return state
 
 
 # -- weights alone -------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from lmc.runs.folder import RunFolder
 from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
 from lmc.runs.planning import planned
+from lmc.torch_processes import joined
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.metrics import Metrics
@@ -53,6 +54,7 @@ def fit(
     fixed: bool = False,
     balance: Balance | None = "labels",
     batch_share: float | None = None,
+    shards: int = 1,
     init: Init = "zero",
     precision: Precision | None = None,
     device: str | torch.device = "auto",
@@ -72,6 +74,8 @@ def fit(
     """Train a model on one graph.
 
     Ctrl-C ends it after the step under way, with the result so far; a second one raises KeyboardInterrupt.
+    In a script that `torchrun` has started several times, the processes share the shards, with the same
+    result; the first one shows progress, is the one whose callbacks are told, and writes `out`.
 
     Args:
         graph: what is trained on.
@@ -101,6 +105,8 @@ def fit(
             None for random ones.
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
+        shards: into how many sets of clusters the graph is divided. A step takes a batch of each, all from
+            the same histories, and adds up what they say: gradients of `shards` batches in the memory of one.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
             or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
@@ -153,6 +159,7 @@ def fit(
         fixed=fixed,
         balance=balance,
         batch_share=batch_share,
+        shards=shards,
         init=init,
         precision=precision,
         device=str(device),
@@ -170,22 +177,25 @@ def fit(
         raise ArgumentError("resume=True: there is no folder to go on from; out= names it")
     if options.histories == "disk" and folder_path is None:
         raise ArgumentError("histories='disk': there is no folder to keep them in; out= names it")
-    kept = None if folder_path is None else RunFolder(folder_path, resume)
-    if kept is not None:
-        kept.check_free()
-        kept.check_goes_on(options)
+    processes = joined()
     memory_use.restart_peak()
-    with display_in_python(progress) as display:
-        told = [*callbacks_of(callbacks, folder_path), display]
-        choice = None if kept is None else kept.choice(options)
-        graph, options = planned(graph, model, estimator, options, folder_path, resume, told)
-        on_disk = None if kept is None else kept.histories(options)
-        training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
-        try:
-            with ended_by(training, [signal.SIGINT]):
-                if kept is None:
-                    return training.run()
-                with kept as folder:
-                    return folder.train(training)
-        finally:
-            move(model, training.home)
+    with processes.reporting():
+        kept = None if folder_path is None else RunFolder(folder_path, resume, processes=processes)
+        if kept is not None:
+            kept.check_free()
+            kept.check_goes_on(options)
+        with display_in_python(progress if processes.rank == 0 else False) as display:
+            told = [*callbacks_of(callbacks, folder_path), display] if processes.rank == 0 else []
+            choice = None if kept is None else kept.choice(options)
+            graph, options = planned(graph, model, estimator, options, folder_path, resume, told)
+            on_disk = None if kept is None else kept.histories(options)
+            given = (told, choice, on_disk, processes)
+            training = prepare_training(graph, model, estimator, options, *given)
+            try:
+                with ended_by(training, [signal.SIGINT]):
+                    if kept is None:
+                        return training.run()
+                    with kept as folder:
+                        return folder.train(training)
+            finally:
+                move(model, training.home)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,6 +21,7 @@ from lmc.errors import ArgumentError, RunError
 from lmc.estimators.disk_history import DiskHistories
 from lmc.estimators.extent_file import DamagedHistoryError
 from lmc.files import check_writable, one_line, regular, remove_partial_files, write_atomically
+from lmc.processes import ALONE, Processes
 from lmc.runs import checkpoint
 from lmc.runs.chosen import read_choice
 from lmc.runs.config import Config
@@ -32,6 +35,7 @@ from lmc.training.callbacks import Callback
 from lmc.training.loop import Training
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
+from lmc.training.sharding import load_shards, shard_states
 
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
@@ -48,12 +52,16 @@ class RunFolder(Callback):
         folder: made where it is missing.
         resume: whether to go on with the run in it; if not, there must be none.
         config: the settings of the run; None describes it as far as text can.
+        processes: that share the run; the first one reads and writes the folder, which others need not see.
 
     Only one process at a time can hold a folder; it is let go at the end of the context.
     """
 
-    def __init__(self, folder: Path, resume: bool, config: Config | None = None) -> None:
-        self.folder, self.resume, self.config = folder, resume, config
+    def __init__(
+        self, folder: Path, resume: bool, config: Config | None = None, processes: Processes = ALONE
+    ) -> None:
+        self.folder, self.resume, self.config, self._processes = folder, resume, config, processes
+        self._writes = processes.rank == 0
         self._about: dict[str, Any] = {}
         self._best_saved: int | None = None
         self._saved_at = self._save_took = 0.0
@@ -66,6 +74,8 @@ class RunFolder(Callback):
 
         And RunError where nothing can be written: before minutes are spent on a graph.
         """
+        if not self._writes:
+            return
         with self._writing():  # a name may be too long
             check_writable(self.folder)
             is_folder, holds_run = self.folder.is_dir(), (self.folder / METRICS).exists()
@@ -76,6 +86,8 @@ class RunFolder(Callback):
 
     def check_goes_on(self, options: TrainingOptions) -> None:
         """Raise what names of files alone say of a run that is to go on: it is past the end, or not kept."""
+        if not self._writes:
+            return
         done = checkpoint.epochs_done(self.folder / CHECKPOINTS) if self.resume else None
         if done is not None and done > options.epochs:
             rule = f"the run has {done} already; epochs count from its beginning"
@@ -90,7 +102,7 @@ class RunFolder(Callback):
         say otherwise.
         """
         file = self.folder / BATCHES
-        if not self.resume or not file.exists():
+        if not self._writes or not self.resume or not file.exists():
             return None
         choice = read_choice(file)
         for name in ("parts", "parts_per_batch"):
@@ -109,6 +121,8 @@ class RunFolder(Callback):
 
     def __enter__(self) -> RunFolder:
         self.check_free()
+        if not self._writes:
+            return self
         files = CONFIG, ENVIRONMENT, METRICS, SUMMARY, CHECKPOINTS, BEST, BATCHES, HISTORIES, LOCK
         for name in (*files, PLAN, PREPARED):
             if (self.folder / name).is_symlink():  # which would lead writing out of the folder
@@ -123,7 +137,8 @@ class RunFolder(Callback):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lock.release()
+        if self._writes:
+            self._lock.release()
 
     def _check_settings(self, config: Config) -> None:
         """Raise ArgumentError where the run in the folder has other settings."""
@@ -158,33 +173,50 @@ class RunFolder(Callback):
 
     def train(self, training: Training) -> Result:
         """Run a training in this folder; a resumed one goes on from the last checkpoint."""
-        for place in (self.folder, self.folder / CHECKPOINTS):
-            remove_partial_files(place)  # of a process that was killed
         config = described(training, self.config)
+        if self._writes:
+            for place in (self.folder, self.folder / CHECKPOINTS):
+                remove_partial_files(place)  # of a process that was killed
         if self.resume:
-            self._check_settings(config)
-
-            def go_on(state: dict[str, Any]) -> None:
-                self._check_graph(training, state, config)
-                _restore(training, state, self.folder)
-
-            state = checkpoint.load_latest(self.folder / CHECKPOINTS, go_on)
-            if state is None and training.options.checkpoints == 0:
-                raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
+            self._go_on(training, config)
         if self._on_disk is not None:
             self._on_disk.settle()
             remove_partial_files(self.folder / HISTORIES)
         self._config = config
         training.callbacks.append(self)
         result = training.run()
-        with self._writing():
+        with self._writing() if self._writes else nullcontext():
+            if not self._writes:
+                return result
             _write_json(self.folder / SUMMARY, asdict(summary_of(training.graph, result)))
         return result
+
+    def _go_on(self, training: Training, config: Config) -> None:
+        """Take the state of the last checkpoint that is whole; the first process reads it for all."""
+
+        def go_on(state: dict[str, Any]) -> None:
+            self._check_graph(training, state, config)
+            _restore(training, state, self.folder)
+
+        state: dict[str, Any] | None = None
+        if self._writes:
+            self._check_settings(config)
+            use = go_on if self._processes.count == 1 else lambda state: None
+            state = checkpoint.load_latest(self.folder / CHECKPOINTS, use)
+            if state is None and training.options.checkpoints == 0:
+                raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
+        if self._processes.count > 1:
+            data = self._processes.share_bytes(b"" if state is None else checkpoint.to_bytes(state))
+            if data:
+                go_on(checkpoint.from_bytes(data))
 
     # -- what the run reports -----------------------------------------------------------------------
 
     def on_start(self, training: Training) -> None:
         """Write what is known before the first step."""
+        if not self._writes:
+            self._save(training)
+            return
         with self._writing():
             self._about = _about(training, self._config)
             text = self._config.to_toml()
@@ -207,7 +239,8 @@ class RunFolder(Callback):
     def on_epoch(self, training: Training, record: Record) -> None:
         """Append to the metrics; save where that costs little of the time that has passed."""
         with self._writing():
-            append_metrics(self.folder / METRICS, record)
+            if self._writes:
+                append_metrics(self.folder / METRICS, record)
             if self._due(training):
                 self._save(training)
 
@@ -219,17 +252,22 @@ class RunFolder(Callback):
     def _due(self, training: Training, least: float = 0.0) -> bool:
         asked = training.options.checkpoint_seconds
         wait = max(least, SAVING_SHARE * self._save_took) if asked is None else asked
-        return time.monotonic() - self._saved_at >= wait
+        return self._processes.agree(time.monotonic() - self._saved_at >= wait)
 
     def _save(self, training: Training) -> None:
         start = time.monotonic()
         if keep := training.options.checkpoints:
             place = (training.epoch, training.step)
-            checkpoint.save(self.folder / CHECKPOINTS, *place, training.state(), keep)
+            state, shards = training.state(), shard_states(training.stepping)
+            if self._writes:
+                checkpoint.save(self.folder / CHECKPOINTS, *place, state, keep, shards)
+            else:
+                deque(shards, maxlen=0)  # which go to the first process
+            self._processes.meet()
             if self._on_disk is not None:
                 self._on_disk.keep()
         best = None if training.best.record is None else training.best.record.epoch
-        if best is not None and best != self._best_saved:
+        if self._writes and best is not None and best != self._best_saved:
             checkpoint.save_weights(self.folder / BEST, training.best_weights, self._about)
             self._best_saved = best
         self._saved_at = time.monotonic()
@@ -264,6 +302,8 @@ def _about(training: Training, config: Config) -> dict[str, Any]:
 def _restore(training: Training, state: dict[str, Any], folder: Path) -> None:
     try:
         training.load_state(state)
+        files = [folder / CHECKPOINTS / name for name in state.get(checkpoint.SHARDS, [])]
+        load_shards(training.stepping, [partial(checkpoint.read_shard, file) for file in files])
     except (ArgumentError, DamagedHistoryError):
         raise
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from lmc.runs.interruption import ended_by
 from lmc.runs.loggers import callbacks_of
 from lmc.runs.planning import planned
 from lmc.runs.sections import Settings
+from lmc.torch_processes import joined
 from lmc.training.callbacks import Callback
 from lmc.training.loop import prepare_training
 from lmc.training.options import TrainingOptions
@@ -39,27 +40,28 @@ def train_run(
 
     `began` is `time.monotonic()` when work on it began; None counts from now.
     """
-    began = time.monotonic() if began is None else began
-    kept = RunFolder(out, resume, config)
-    kept.check_free()
-    with _naming(out / CONFIG) if resume else nullcontext():
-        config.check_values()
-        options = TrainingOptions(**config.training)
-    kept.check_goes_on(options)
-    told = callbacks_of(callbacks, out, config)
-    for callback in told if graph is None else ():
-        callback.on_phase(f"loading {config.data['name']}")
-    with _naming(out / CONFIG) if resume else nullcontext():
-        graph = graph or config.load_graph()
-        model = config.build_model_for(graph)
-        choice = kept.choice(options)
-        estimator = config.build_estimator()
-        graph, options = planned(graph, model, estimator, options, out, resume, told)
-        on_disk = kept.histories(options)
-        training = prepare_training(graph, model, estimator, options, told, choice, on_disk)
-        training.began = began
-    with kept as folder, ended_by(training, STOPPING):
-        return folder.train(training)
+    began, processes = time.monotonic() if began is None else began, joined()
+    with processes.reporting():
+        kept = RunFolder(out, resume, config, processes)
+        kept.check_free()
+        with _naming(out / CONFIG) if resume else nullcontext():
+            config.check_values()
+            options = TrainingOptions(**config.training)
+        kept.check_goes_on(options)
+        told = callbacks_of(callbacks, out, config) if processes.rank == 0 else []
+        for callback in told if graph is None else ():
+            callback.on_phase(f"loading {config.data['name']}")
+        with _naming(out / CONFIG) if resume else nullcontext():
+            graph = graph or config.load_graph()
+            model = config.build_model_for(graph)
+            choice = kept.choice(options)
+            estimator = config.build_estimator()
+            graph, options = planned(graph, model, estimator, options, out, resume, told)
+            on_disk = kept.histories(options)
+            training = prepare_training(graph, model, estimator, options, told, choice, on_disk, processes)
+            training.began = began
+        with kept as folder, ended_by(training, STOPPING):
+            return folder.train(training)
 
 
 def read_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Config:

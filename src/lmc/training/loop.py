@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from lmc import checks, memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
-from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of, ever_outside
+from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of
 from lmc.data import rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
@@ -33,14 +33,27 @@ from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.inference import predict
 from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
+from lmc.processes import ALONE, Processes
+from lmc.training.alike import check_alike, share_weights
 from lmc.training.best import BestEpoch
 from lmc.training.callbacks import Callback
+from lmc.training.divergence import diverged
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
 from lmc.training.memory_check import check_memory
 from lmc.training.metrics import evaluate, metric_functions, metric_of
 from lmc.training.optimizers import make_optimizer, make_scheduler, moments_after_a_step
 from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result, step_memory_of
+from lmc.training.sharding import (
+    agreed_stop,
+    check_sharing,
+    gather_descriptors,
+    remembered_in,
+    shared_sampler,
+    steps_of,
+    taken,
+    takes,
+)
 from lmc.training.state_check import check_state, fingerprint
 
 State = dict[str, Any]
@@ -54,15 +67,17 @@ def prepare_training(
     callbacks: Sequence[Callback] = (),
     choice: Choice | None = None,
     on_disk: DiskHistories | None = None,
+    processes: Processes = ALONE,
 ) -> Training:
     """A training that is ready to run: the graph is cut, memory is enough, the estimator is bound.
 
     Features are taken in the type of the model's weights. A run that goes on has the batches of its `choice`.
-    Histories are in memory, unless others are given.
+    Histories are in memory, unless others are given. Several processes share its shards.
     """
     check_graph(graph)
     graph = graph.by_cluster
     check_estimator(estimator)
+    check_sharing(estimator, options, processes)
     for callback in checks.sequence("callbacks", callbacks):
         if not isinstance(callback, Callback):
             raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
@@ -75,18 +90,21 @@ def prepare_training(
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
         callback.on_phase("cutting the graph into batches")
-    sampler = estimator.make_sampler(graph, replace(options.batches, choice=choice))
+    sampler = shared_sampler(graph, estimator, replace(options.batches, choice=choice), processes)
     for callback in callbacks:
         callback.on_phase("preparing the model")
     precision = options.precision or estimator.precision
     device, home = chosen_device(options.device), device_of(model)
     room = check_memory(graph, model, estimator, sampler, precision, device, options.history_memory)
-    outside = ever_outside(sampler)
-    if on_disk is not None:
+    share_weights(model, processes)
+    outside = remembered_in(graph, estimator, sampler, processes)
+    if on_disk is not None and isinstance(outside, Tensor | None):
         outside = on_disk.arrange(outside, clusters_of(sampler))
     given = (options.init, options.loss, options.seed, on_disk or MemoryHistory, outside, precision)
     estimator.bind(model, graph, *given, device, room)
-    return Training(graph, model, estimator, sampler, options, callbacks, home)
+    training = Training(graph, model, estimator, sampler, options, callbacks, home, processes)
+    check_alike(training)
+    return training
 
 
 def _training_clock() -> float:
@@ -105,6 +123,8 @@ class Training:
         options: how it is trained.
         callbacks: who is told.
         home: where the model was before.
+        processes: those that share it.
+        stepping: what estimates a step: the estimator, or over shards.
         metric: by which epochs are judged.
         epoch: how many epochs are done.
         step: how many steps of the current epoch are done.
@@ -123,8 +143,9 @@ class Training:
         options: TrainingOptions,
         callbacks: Sequence[Callback] = (),
         home: torch.device = HOST,
+        processes: Processes = ALONE,
     ) -> None:
-        self.home = home
+        self.home, self.processes = home, processes
         self.graph, self.model, self.estimator, self.sampler = graph, model, estimator, sampler
         self.options, self.callbacks = options, list(callbacks)
         self.metric = metric_of(graph.task)
@@ -141,6 +162,7 @@ class Training:
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
+        self.stepping = steps_of(estimator, sampler, processes)
         estimator.watch = None if self._descriptors is None else self._descriptors.see
         self._peak_before = 0
         self._held_before: int | None = None
@@ -215,9 +237,9 @@ class Training:
         self.model.train()
         while self.step < self.sampler.steps:
             start = _training_clock()
-            batch = next(coming)
+            batch = taken(self.sampler, coming, self.epoch, self.step)
             self._optimizer.zero_grad()
-            loss = self.estimator.backward(batch)
+            loss = self.stepping.backward(batch)
             if not math.isfinite(loss):
                 raise self._lost(f"the loss is {loss}", self.step + 1)
             for hook in self._gradient_hooks:
@@ -233,6 +255,7 @@ class Training:
             self._wall_at_step = self.wall_seconds
             for callback in self.callbacks:
                 callback.on_step(self, loss)
+            self.stopped = agreed_stop(self.processes, self.stopped)
             if self.stopped is not None:
                 return
         self._end_epoch()
@@ -242,6 +265,7 @@ class Training:
         record = self._record()
         self.records.append(record)
         if self._descriptors is not None:
+            gather_descriptors(self._descriptors, self.sampler, self.processes)
             self._descriptors.end_epoch(self.epoch)
         self.best.judge(record, self.model)
         if isinstance(self._scheduler, ReduceLROnPlateau):
@@ -279,13 +303,13 @@ class Training:
         further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
             precision = options.precision or self.estimator.precision
-            prediction = predict(self.graph, self.model, precision=precision)
+            prediction = predict(self.graph, self.model, precision=precision, processes=self.processes)
             metrics = evaluate(self.graph, prediction)
             further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None
         if options.gradient_error_every is not None and number % options.gradient_error_every == 0:
-            ahead = self.sampler.epoch(number)  # the batches of the epoch to come
-            error = dict(gradient_error(self.graph, self.model, self.estimator, ahead))
+            ahead = takes(self.sampler, number)  # of the epoch to come
+            error = dict(gradient_error(self.graph, self.model, self.stepping, ahead))
         return Record(
             epoch=number,
             loss=self._loss / self._share,
@@ -303,20 +327,14 @@ class Training:
         )
 
     def _lost(self, what: str, step: int) -> DivergedError:
-        largest = max(map(abs, map(float, self.graph.x.aminmax()))) if self.graph.x.numel() else 0.0
-        cause = (
-            f"the learning rate may be too high (lr={self.options.lr:g}); a smaller one, or clip=1.0, helps"
-        )
-        if self.options.loss is not None:
-            cause = f"the function loss= may give such values; or {cause}"
-        if largest > 1e4:
-            cause = f"features are as large as {largest:.2g}; scale them to the order of one"
-        return DivergedError(f"epoch {self.epoch + 1}, step {step}: {what}: {cause}")
+        return diverged(self.graph, self.options, f"epoch {self.epoch + 1}, step {step}: {what}")
 
     # -- its state ---------------------------------------------------------------------------------
 
     def state(self) -> State:
         """All that the rest of the run depends on; tensors are those in use, not copies."""
+        if self._descriptors is not None:
+            gather_descriptors(self._descriptors, self.sampler, self.processes)
         return {
             "epoch": self.epoch,
             "step": self.step,
@@ -331,19 +349,20 @@ class Training:
             "best_weights": self.best.weights,
             "optimizer": self._optimizer.state_dict(),
             "scheduler": None if self._scheduler is None else self._scheduler.state_dict(),
-            "estimator": self.estimator.state_dict(),
+            "estimator": self.stepping.state_dict(),
             "sampler": {} if self._descriptors is None else self._descriptors.state(),
             "torch": torch.get_rng_state(),
-            "graph": self._fingerprint,
+            "graph": self.fingerprint,
         }
 
     @cached_property
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
+        """Of the graph."""
         return fingerprint(self.graph)
 
     def is_on_graph_of(self, state: State) -> bool:
         """Whether its graph is that of a state, as far as the state says which it was."""
-        return state.get("graph", "") in ("", self._fingerprint)
+        return state.get("graph", "") in ("", self.fingerprint)
 
     def load_state(self, state: State) -> None:
         """Go on from the state of a run with the same options; ValueError where no such run wrote it."""
@@ -373,7 +392,7 @@ class Training:
         self._optimizer.load_state_dict(state["optimizer"])
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
-        self.estimator.load_state_dict(state["estimator"])
+        self.stepping.load_state_dict(state["estimator"])
         if self._descriptors is not None:
             width = self.model.widths(self.graph)[-2]
             self._descriptors.load_state(state.get("sampler", {}), width, self.graph.x.dtype)

@@ -25,6 +25,7 @@ _LEAST_WHOLE = {
     "patience": 1,
     "evaluate_every": 1,
     "gradient_error_every": 1,
+    "shards": 1,
 }
 _REAL = ("lr", "weight_decay", "head_weight_decay", "clip", "checkpoint_seconds", "batch_share")
 _MAY_BE_NONE = (
@@ -71,6 +72,8 @@ class TrainingOptions:
             None for random ones.
         batch_share: which share of the graph's nodes a batch has, above 0 and at most 1, instead of
             `parts_per_batch`; None to choose it by the graph's size.
+        shards: into how many sets of clusters the graph is divided. A step takes a batch of each, all from
+            the same histories, and adds up what they say, in the memory of one batch.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
             or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
@@ -110,6 +113,7 @@ class TrainingOptions:
     fixed: bool = False
     balance: Balance | None = "labels"
     batch_share: float | None = None
+    shards: int = 1
     init: Init = "zero"
     precision: Precision | None = None
     device: str = "auto"
@@ -148,6 +152,8 @@ class TrainingOptions:
         checks.byte_count("history_cache", self.history_cache)
         if self.memory is not None:
             checks.byte_count("memory", self.memory)
+            if self.shards > 1:
+                raise ArgumentError(f"shards={self.shards}: memory= plans for one shard alone; leave one out")
         object.__setattr__(self, "balance", checks.one_of("balance", self.balance or "none", Balance))
         object.__setattr__(self, "metrics", checked_metrics(self.metrics))
 
@@ -178,7 +184,7 @@ class TrainingOptions:
     def batches(self) -> BatchOptions:
         """Those that say how batches are made."""
         given = (self.parts, self.parts_per_batch, self.partition, self.fixed, self.seed)
-        return BatchOptions(*given, self.balance, self.batch_share)
+        return BatchOptions(*given, self.balance, self.batch_share, shards=self.shards)
 
 
 def _no_checkpoint(line: str) -> ArgumentError:

@@ -72,6 +72,8 @@ def test_so_are_names_and_what_edges_have(tmp_path):
     other = found.select_features(["r", "p"])
     assert torch.equal(other.x, graph.x[:, [2, 0]])
     assert other.by_cluster is other
+    replaced = found.replace(y=1 - graph.y)
+    assert torch.equal(replaced.by_cluster.y, 1 - graph.y)
     assert other.adjacency.equal(graph.adjacency)
 
 

@@ -178,14 +178,21 @@ class PreparedGraph(Graph):
             values = None if some.values is None else some.values[rising]
             yield part, CSR(some.indptr, source[rising].to(some.indices.dtype), values, some.num_cols)
 
+    def replace(self, **changes: Any) -> Graph:
+        """A graph of its own, with other arrays, in the user's order: the files hold those of this one."""
+        return self._of_its_own().replace(**changes)
+
     def _with_x(self, x: Tensor, feature_names: tuple[str, ...] | None) -> Graph:
-        """A graph of its own, in the user's order: the files hold other features."""
+        return self._of_its_own()._with_x(x, feature_names)
+
+    def _of_its_own(self) -> Graph:
+        """The same as any other graph, all of it in the user's order."""
         graph = Graph.__new__(Graph)
         edges = GraphEdges(self.adjacency, self.edge_attr, self.edge_type)
-        rows = {"x": x, **{name: getattr(self, name) for name in ("y", *MASKS)}}
+        rows = {name: getattr(self, name) for name in ("x", "y", *MASKS)}
         graph._set(edges, self._nodes_with(rows, self.id))
         graph.scratch = self._folder
-        return graph._with_x(x, feature_names)
+        return graph
 
     def _nodes_with(self, rows: dict[str, Tensor], id: NDArray[Any] | None) -> Nodes:
         return Nodes(

@@ -1,6 +1,7 @@
 """Steps over shards: a batch of each, all from the same state, against the same by hand."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lmc
-from estimating import graph_of
+from estimating import graph_of, mostly_long
 from lmc.batching.samplers import ClusterSampler
 from lmc.batching.shard_sampler import ShardedSampler, shards_of
 from lmc.batching.shards import cut_into_shards
@@ -76,9 +77,10 @@ def by_hand(estimator, model, batches):
     return loss, total
 
 
-@pytest.mark.parametrize("kind", ["undirected", "directed weighted"])
-@pytest.mark.parametrize("shards", [2, 3])
-@pytest.mark.parametrize("method", METHODS)
+STEPS = [*product(["undirected", "directed weighted"], [2, 3], METHODS)]
+
+
+@pytest.mark.parametrize(("kind", "shards", "method"), mostly_long(STEPS, 3))
 def test_a_step_is_that_by_hand(method, shards, kind):
     graph = graph_of(kind, nodes=60, dtype=torch.float32 if "8 bits" in method else torch.float64)
     sampler = sampler_of(graph, shards)

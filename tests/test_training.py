@@ -346,3 +346,13 @@ def test_the_clock_of_a_run_goes_on_where_another_process_goes_on(graph):
     assert of_an_older_version.wall_seconds < 1000
     with pytest.raises(ValueError, match="wall_seconds='long': must be a number"):
         prepared().load_state(state | {"wall_seconds": "long"})
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("name", "reads"), [("sage", False), ("gcn", True), ("gat", False), ("gin", False)])
+def test_weights_that_no_layer_reads_are_said(name, reads, recwarn):
+    ends = lmc.synthetic(nodes=60, features=4, classes=3).to_pyg()
+    weights = torch.rand(ends.edge_index.shape[1])
+    graph = lmc.Graph(ends.edge_index, ends.x, ends.y, ends.train_mask, edge_weight=weights)
+    lmc.fit(graph, lmc.build_model(name, graph, hidden=4), lmc.GAS(), parts=2, epochs=1)
+    assert any("edge weights of the graph are not read" in str(each.message) for each in recwarn) != reads

@@ -8,7 +8,8 @@ import torch
 
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
-from lmc.nn.model import LayerWidths, Model
+from lmc.nn.convolution import ConvolutionLayer
+from lmc.nn.model import Layer, LayerWidths, LinearLayer, Model
 from lmc.nn.weights import weight_type
 
 
@@ -31,6 +32,18 @@ def in_type_of(model: Model, graph: Graph) -> Graph:
     """
     own = weight_type(model)
     return graph.to(own) if own in (torch.float32, torch.float64) else graph
+
+
+def warn_of_unread_weights(model: Model, graph: Graph) -> None:
+    """Say so where edges have weights, and every layer counts each message as one."""
+    if graph.edge_weight is not None and not any(map(_reads_weights, model.layers)):
+        warnings.warn("edge weights of the graph are not read: no layer of the model takes any", stacklevel=3)
+
+
+def _reads_weights(layer: Layer) -> bool:
+    if isinstance(layer, ConvolutionLayer):
+        return layer.takes_weight
+    return not (isinstance(layer, LinearLayer) and "plain" in str(layer.aggregation))
 
 
 def layer_widths(model: Model, graph: Graph) -> list[LayerWidths]:

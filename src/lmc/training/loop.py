@@ -29,7 +29,7 @@ from lmc.estimators.gradient_error import gradient_error
 from lmc.estimators.history import MemoryHistory
 from lmc.files import one_line
 from lmc.kernels import compiled_seconds
-from lmc.nn.fitting import check_model, in_type_of
+from lmc.nn.fitting import check_model, in_type_of, warn_of_unread_weights
 from lmc.nn.inference import predict
 from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
@@ -86,6 +86,7 @@ def prepare_training(
         raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
     graph = in_type_of(model, graph)
+    warn_of_unread_weights(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:

@@ -310,6 +310,11 @@ def test_a_failed_bind_changes_nothing():
     ("mistake", "message"),
     [
         (lambda g, m: lmc.LMC().backward(g.batch([0])), "LMC is not bound: call bind(model, graph) first"),
+        (lambda g, m: lmc.GAS().prepare(g.batch([0])), "GAS is not bound: call bind(model, graph) first"),
+        (
+            lambda g, m: lmc.FullBatch().prepare(g.batch([0])),
+            "FullBatch is not bound: call bind(model, graph)",
+        ),
         (lambda g, m: bound(lmc.GAS(), m, g).backward(graph_of("undirected").batch([0])), "batch: it is of"),
         (lambda g, m: lmc.LMC(alpha=1.5), "alpha=1.5: must be in [0, 1]"),
         (lambda g, m: lmc.LMC("full"), "alpha='full': must be in [0, 1] or 'auto'"),

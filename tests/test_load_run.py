@@ -12,6 +12,7 @@ import lmc
 import own_models
 from commands import called, fails, last_weights, metrics, run
 from lmc.batching.samplers import between_clusters
+from lmc.data.set_once import with_arrays
 from lmc.runs import checkpoint, registry
 from lmc.runs.description import alike, model_settings
 from lmc.runs.models import built, degree_histogram
@@ -318,18 +319,19 @@ def test_a_run_of_fit_is_resumed_predicted_and_reported(small, tmp_path):
 def test_a_graph_that_was_changed_has_no_source(small, change):
     graph = lmc.Graph.open(small)
     if change == "x":
-        graph.x = graph.x * 2
+        graph = graph.replace(x=graph.x * 2)
     elif change == "in place":
         graph.x[0] += 1
     elif change == "edges":
         ends = graph.adjacency
-        graph.adjacency = lmc.CSR(ends.indptr, ends.indices, torch.rand(ends.num_entries), ends.num_cols)
+        weights = torch.rand(ends.num_entries)
+        graph = with_arrays(graph, adjacency=lmc.CSR(ends.indptr, ends.indices, weights, ends.num_cols))
     assert graph.source == ({"name": str(small)} if change == "none" else None)
 
 
 def test_a_graph_in_memory_is_asked_for(small, tmp_path):
     graph = lmc.Graph.open(small)
-    graph.x = graph.x.double()
+    graph = graph.to(torch.float64)
     assert graph.source is None
     graph.save(tmp_path / "graph")
     fit(lmc.GCN(8, 6, graph.num_classes).double(), tmp_path / "a", graph)

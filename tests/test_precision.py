@@ -1,5 +1,9 @@
 """Steps in bfloat16 and histories in int8: close to float32, for every estimator and kind of model."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -165,6 +169,26 @@ def test_a_processor_that_gains_nothing_is_warned_of(able, faster, monkeypatch, 
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: able)
     lmc.GAS().bind(lmc.GCN(FEATURES, 24, CLASSES), GRAPH, precision="bf16")
     assert any("no faster than float32" in str(each.message) for each in recwarn) != faster
+
+
+MANY_SHAPES = """
+import lmc
+import torch
+
+weight = torch.ones(64, 64, dtype=torch.bfloat16)
+for rows in [*range(100, 140), 139, 100]:
+    torch.ones(rows, 64, dtype=torch.bfloat16) @ weight
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
+def test_what_is_built_for_shapes_of_products_is_not_kept_for_long():
+    """Batches have shapes of their own: a long run would fill memory with it."""
+    told = os.environ | {"ONEDNN_VERBOSE": "profile_create"}
+    done = subprocess.run([sys.executable, "-c", MANY_SHAPES], env=told, capture_output=True, text=True)
+    built = [line.split(",")[3] for line in done.stdout.splitlines() if "create:cache" in line]
+    assert built[-2:] == ["create:cache_hit", "create:cache_miss"], done.stdout + done.stderr
 
 
 def test_the_command_line_trains_and_predicts_in_it(tmp_path):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from weakref import WeakKeyDictionary
 
 from lmc.data.graph import Graph
+from lmc.data.set_once import with_arrays
 from lmc.sparse import CSR
 
 _known: WeakKeyDictionary[Graph, tuple[Graph, Graph]] = WeakKeyDictionary()
@@ -29,8 +29,7 @@ def both_directions(graph: Graph) -> tuple[Graph, Graph]:
 
 
 def _with_edges(graph: Graph, adjacency: CSR) -> Graph:
-    other = copy.copy(graph)  # its neighbours, if known, are the same
+    other = with_arrays(graph, adjacency=adjacency, edge_attr=None, edge_type=None)  # neighbours are the same
     for known in ("transposed", "numbered_edges", "num_edge_types", "sources"):
         vars(other).pop(known, None)
-    other.adjacency, other.edge_attr, other.edge_type = adjacency, None, None
     return other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,8 @@ from lmc.data.made_features import Made, made_features
 from lmc.data.nodes import GivenNodes, Nodes, columns_of
 from lmc.data.origin import Origin
 from lmc.data.pyg import check_data, check_roles, to_data, union
-from lmc.data.splits import Role
+from lmc.data.set_once import SetOnce, with_arrays
+from lmc.data.splits import MASKS, Role
 from lmc.data.topology import Topology
 from lmc.errors import ArgumentError, GraphError
 from lmc.scratch import scratch_folder
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-class Graph(Topology):
+class Graph(SetOnce, Topology):
     """One graph with its features, labels and split, on the CPU.
 
     Edges mean what they mean in PyG:
@@ -40,7 +40,8 @@ class Graph(Topology):
       neighbour, and one with which it exchanges several messages counts as often;
     - a node without edges is a node like any other.
 
-    Arrays are shared with the caller where their type allows it, and checked once: do not change them.
+    Arrays are shared with the caller where their type allows it, and checked once: do not change them;
+    `replace` makes a graph with others.
 
     Labels are one of three kinds (`task`): integer classes (`"multiclass"`; False and True are 0 and 1), a
     matrix of zeros and ones (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is
@@ -153,8 +154,7 @@ class Graph(Topology):
 
     def _set(self, edges: GraphEdges, nodes: Nodes) -> None:
         self.adjacency, self.edge_attr, self.edge_type = edges
-        self.x, self.y, self.train_mask, self.val_mask, self.test_mask = nodes[:5]
-        self.task, self.num_classes, self.id, self.class_names, self.feature_names = nodes[5:]
+        vars(self).update(nodes._asdict())
 
     # -- of other libraries, and for PyG -----------------------------------------------------------
 
@@ -322,8 +322,7 @@ class Graph(Topology):
         >>> graph = lmc.load("synthetic")
         >>> graph.source
         {'name': 'synthetic'}
-        >>> graph.x = graph.x / 2
-        >>> graph.source is None
+        >>> graph.replace(x=graph.x / 2).source is None
         True
         """
         return None if self._origin is None else self._origin.of(self)
@@ -353,6 +352,30 @@ class Graph(Topology):
         return Batch.of(self, nodes, scale, weights)
 
     # -- other graphs of it ----------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Graph:
+        """The graph with other features, labels, masks or names, checked as when it was made.
+
+        Args:
+            changes: any of x, y, train_mask, val_mask, test_mask, task, num_classes, id, class_names and
+                feature_names, see `Graph`. Of other labels, the kind, the count and the names are those that
+                are given or found; so are the names of other features.
+
+        >>> path = Graph([[0, 1, 1, 2], [1, 0, 2, 1]], torch.eye(3), [0, 1, 0], [True, True, False])
+        >>> path.replace(x=path.x / 2, y=[0, 1, 2])
+        Graph(3 nodes, 4 edges, 3 features, 3 classes, undirected)
+        """
+        for name in changes:
+            if name not in Nodes._fields:
+                raise ArgumentError(f"replace({name}=...): must be one of {', '.join(Nodes._fields)}")
+        given: dict[str, Any] = {name: getattr(self, name) for name in Nodes._fields}
+        if "x" in changes:
+            given["feature_names"] = None
+        if "y" in changes or self.num_classes == 0:
+            given |= dict.fromkeys(("y", "task", "num_classes", "class_names"))
+        given |= changes
+        masks = [given.pop(name) for name in MASKS]
+        return with_arrays(self, **GivenNodes(masks=masks, **given).checked(self.num_nodes)._asdict())
 
     def with_features(self, x: Made | Any) -> Graph:
         """The graph with other features.
@@ -393,9 +416,7 @@ class Graph(Topology):
         return self._with_x(self.x.to(dtype), self.feature_names)
 
     def _with_x(self, x: Tensor, feature_names: tuple[str, ...] | None) -> Graph:
-        other = copy.copy(self)  # what is known of the edges goes along
-        other.x, other.feature_names = rules.features(x, self.num_nodes), feature_names
-        return other
+        return with_arrays(self, x=rules.features(x, self.num_nodes), feature_names=feature_names)
 
     def __repr__(self) -> str:
         kind = "undirected" if self.is_undirected else "directed"

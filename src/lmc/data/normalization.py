@@ -148,7 +148,7 @@ def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
             sums[part] = rows.times(lower, lower[:0])
         return sums.values
 
-    return _once(graph, norm, _power(hops), compute)
+    return _once(graph, norm, _power(graph, hops), compute)
 
 
 def sums_of(graph: Graph, norm: Norm, message: Tensor, part: slice) -> Tensor:
@@ -156,14 +156,15 @@ def sums_of(graph: Graph, norm: Norm, message: Tensor, part: slice) -> Tensor:
 
     Of the features themselves, A X is taken where it was computed already.
     """
-    known: Tensor | None = _cache.get(graph, {}).get((str(norm), _power(1)))
+    known: Tensor | None = _cache.get(graph, {}).get((str(norm), _power(graph, 1)))
     if message is graph.x and known is not None:
         return known[part]
     return copied(messages(graph, norm).rows(part), message.device) @ message
 
 
-def _power(hops: int) -> str:
-    return f"propagated {hops}"
+def _power(graph: Graph, hops: int) -> str:
+    """Its name; features that somebody has changed in place are others."""
+    return f"propagated {hops}, {0 if graph.x.is_inference() else graph.x._version}"
 
 
 def _once(graph: Graph, norm: Norm, what: str, compute: Callable[[], Kept]) -> Kept:

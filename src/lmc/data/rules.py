@@ -232,7 +232,7 @@ def masks(given: dict[str, Tensor], num_nodes: int) -> None:
         right = mask.ndim == 1 and mask.numel() == num_nodes
         _require_shape(name, mask, right, f"must be ({num_nodes},), one per node")
         if mask.dtype != torch.bool:
-            raise GraphError(f"{name} has type {mask.dtype}: masks must be bool")
+            raise GraphError(f"{name} has type {mask.dtype}: masks must be bool, such as {name}.bool()")
         for other, taken in seen.items():
             _reject(name, mask, mask & taken, f"the node is in {other}; masks must not overlap")
         seen[name] = mask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from lmc import kernels
 from lmc.data import rules
 from lmc.data.graph import Graph
 from lmc.data.ids import numbered
+from lmc.data.set_once import with_arrays
 from lmc.data.splits import MASKS
 from lmc.sparse import CSR
 
@@ -29,25 +29,28 @@ def subgraph(graph: Graph, nodes: Any) -> Graph:
     ([[0.0, 1.0], [1.0, 0.0]], ['c', 'b'])
     """
     nodes = rules.node_set(numbered(graph, nodes), graph.num_nodes, "subgraph")
-    part = copy.copy(graph)
-    part.scratch = None
-    for known in ("transposed", "neighbours", "degrees", "numbered_edges", "num_edge_types"):  # of all edges
-        vars(part).pop(known, None)
     of_edges = graph.edge_attr is not None or graph.edge_type is not None
     matrix = graph.numbered_edges if of_edges else graph.adjacency
     localize = kernels.kernels_for().localize
     indptr, indices, values = localize(matrix.indptr, matrix.indices, matrix.values, nodes, nodes)
-    part.adjacency = CSR(indptr, indices, values, len(nodes)).ordered()
+    adjacency = CSR(indptr, indices, values, len(nodes)).ordered()
+    edge_attr = edge_type = None
     if of_edges:
-        number = part.adjacency.values
+        number = adjacency.values
         known_of_edges = (graph.edge_weight, graph.edge_attr, graph.edge_type)
-        weight, part.edge_attr, part.edge_type = (
-            None if array is None else array[number] for array in known_of_edges
-        )
-        part.adjacency = part.adjacency.with_values(weight)
-    for name in ("x", "y", *MASKS):
-        setattr(part, name, getattr(graph, name)[nodes])
-    part.id = None if graph.id is None else graph.id[nodes.numpy()]
+        weight, edge_attr, edge_type = (None if array is None else array[number] for array in known_of_edges)
+        adjacency = adjacency.with_values(weight)
+    part = with_arrays(
+        graph,
+        adjacency=adjacency,
+        edge_attr=edge_attr,
+        edge_type=edge_type,
+        **{name: getattr(graph, name)[nodes] for name in ("x", "y", *MASKS)},
+        id=None if graph.id is None else graph.id[nodes.numpy()],
+    )
+    part.scratch = None
+    for known in ("transposed", "neighbours", "degrees", "numbered_edges", "num_edge_types"):  # of all edges
+        vars(part).pop(known, None)
     return part
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -93,6 +93,12 @@ class Estimator(ABC):
     """Whether estimates leave no trace; see `frozen`."""
     watch: Watch | None = None
     """Who is told what steps see, while they leave a trace."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What there is only after `bind`."""
+        if name in ("model", "graph", "placement"):
+            raise ArgumentError(f"{type(self).__name__} is not bound: call bind(model, graph) first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def computes_halo(self) -> bool:
@@ -262,13 +268,12 @@ class Estimator(ABC):
 
     def estimate(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The same without touching `.grad`: the loss, and the estimate of every parameter's gradient."""
-        if not hasattr(self, "model"):
-            raise ArgumentError(f"{type(self).__name__} is not bound: call bind(model, graph) first")
+        bound_to = self.graph
         if not isinstance(batch, Batch):
             raise ArgumentError(
                 f"batch: {type(batch).__name__} is not an lmc.Batch; graph.batch(nodes) makes one"
             )
-        if batch.graph is not self.graph:
+        if batch.graph is not bound_to:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
         with self.placement.computing():
             result = self.estimate_on(batch)

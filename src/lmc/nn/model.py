@@ -320,6 +320,8 @@ class Model(nn.Module):
                 fits = own in (torch.float32, torch.float64)
                 fix = f"graph.to({own})" if fits else f"model.to({graph.x.dtype})"
                 why = f"its weights are of {own}; {fix} makes them agree"
+            elif graph.edge_attr is None and "NoneType" in why:
+                why = f"perhaps a convolution reads edge_attr, of which the graph has none; {why}"
             raise ArgumentError(f"model: does not take the graph's {features} ({why})") from None
 
     def read(self, seen: Sequence[Tensor], rows: Rows) -> Tensor:

@@ -85,7 +85,7 @@ def fit(
         epochs: how often every cluster is visited.
         lr: the learning rate.
         seed: of the clusters, their groups, and the dropout masks.
-        optimizer: `"adam"`, `"adamw"`, `"sgd"`, ..., or any torch optimizer class.
+        optimizer: `"adam"`, `"adamw"`, `"sgd"`, ..., or a class of torch's that takes groups and `lr=`.
         scheduler: `"cosine"`, `"plateau"`, or a function from the optimizer to any torch scheduler, which
             then takes a step after each epoch.
         weight_decay: of the layers.

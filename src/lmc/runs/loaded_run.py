@@ -43,7 +43,7 @@ def load_run(folder: str | Path, model: Model | nn.Module | str | None = None) -
             itself, and takes the weights.
 
     Raises:
-        ArgumentError: the folder is none of a run, or the model that it needs is not given.
+        ArgumentError: the folder is none of a run; later, where the model is asked for, it is not given.
 
     >>> import lmc, tempfile
     >>> graph = lmc.synthetic(nodes=200)

@@ -159,7 +159,13 @@ def checked_metrics(given: Any) -> Metrics:
                 rule = "must be a function of predictions and labels"
                 raise ArgumentError(f"metrics[{name!r}]={checks.shown(function)}: {rule}")
         return dict(given)
-    return [checks.one_of("metrics", name, METRICS) for name in checks.sequence("metrics", given)]
+    names = checks.sequence("metrics", given)
+    for each in names:
+        if callable(each):
+            raise ArgumentError(
+                f"metrics={checks.shown(each)}: has no name; metrics={{'name': function}} does"
+            )
+    return [checks.one_of("metrics", name, METRICS) for name in names]
 
 
 def metric_functions(given: Metrics, task: Task) -> dict[str, MetricFunction]:

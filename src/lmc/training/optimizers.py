@@ -46,9 +46,13 @@ def _made(kind: str | MakeOptimizer, groups: list[dict[str, Any]], lr: float) ->
         rule = f"give its class, torch.optim.{type(given).__name__}, or a function of parameters and lr"
         raise ArgumentError(f"optimizer: is made already, for parameters that fit chooses itself; {rule}")
     try:
-        return kind(groups, lr=lr)
+        made: object = kind(groups, lr=lr)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"optimizer={checks.shown(kind)}: cannot be made ({one_line(error)})") from None
+    if not isinstance(made, Optimizer):
+        rule = "must be one of torch's classes, or a function that gives a torch.optim.Optimizer"
+        raise ArgumentError(f"optimizer: gives {checks.shown(made)}; {rule}")
+    return made
 
 
 def moments_after_a_step(
@@ -73,13 +77,16 @@ def make_scheduler(
     if kind is None:
         return None
     if callable(kind):
+        rule = "give a function that makes one of an optimizer"
         try:
-            return kind(optimizer)
+            made: object = kind(optimizer)
         except (TypeError, ValueError) as error:
             raise ArgumentError(
-                f"scheduler={checks.shown(kind)}: cannot be made ({one_line(error)}); "
-                "give a function that makes one of an optimizer"
+                f"scheduler={checks.shown(kind)}: cannot be made ({one_line(error)}); {rule}"
             ) from None
+        if not isinstance(made, LRScheduler):
+            raise ArgumentError(f"scheduler: gives {checks.shown(made)}, which is none of torch's; {rule}")
+        return made
     if checks.one_of("scheduler", kind, SCHEDULERS) == "cosine":
         return CosineAnnealingLR(optimizer, T_max=max(1, epochs))
     return ReduceLROnPlateau(optimizer, mode="max" if higher_is_better else "min", factor=0.5)

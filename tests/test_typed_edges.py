@@ -181,9 +181,9 @@ def test_what_is_wrong_is_one_line():
     for kind in ("RGCNConv", "RGATConv", "RGCNConv, max"):
         with pytest.raises(lmc.GraphError, match=r"^edge_type: the graph has none; convolutions of typed"):
             lmc.predict(plain, model_of(kind)[0])
-        many = lmc.Graph.from_pyg(typed("directed"))
-        many.edge_type = many.edge_type + 3
-        many = lmc.Graph.from_pyg(many.to_pyg())
+        data = lmc.Graph.from_pyg(typed("directed")).to_pyg()
+        data.edge_type = data.edge_type + 3
+        many = lmc.Graph.from_pyg(data)
         with pytest.raises(
             lmc.ArgumentError, match=r"^RG\w+: has num_relations=4; edge_type of the graph goes up to 6"
         ):

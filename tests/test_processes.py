@@ -102,6 +102,7 @@ def test_weights_metrics_predictions_and_checkpoints_are_those_of_one_process(tm
     check_same(alone, tmp_path / "n", shared(count, tmp_path / "n", *CASES), CASES)
 
 
+@pytest.mark.long
 def test_four_processes_too(tmp_path, alone):
     cases = ["lmc", "fm"]
     check_same(alone, tmp_path / "n", shared(4, tmp_path / "n", *cases), cases)
@@ -192,6 +193,7 @@ def test_twenty_kills_of_any_rank_leave_the_same_bytes(tmp_path, small, straight
     assert weights(folder) == weights(straight)
 
 
+@pytest.mark.long
 def test_a_rank_that_stalls_is_named(tmp_path, small):
     folder = tmp_path / "a"
     processes = train(2, small, folder, "--epochs", 100_000, environment={"LMC_TIMEOUT": "4"})

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lmc
-from commands import called, fails, last_weights
+from commands import called, fails
 from lmc.data import stored
 from lmc.data.prepared_graph import PreparedGraph
 from strategies import graphs
+from test_disk_histories import last_state
 
 ARRAYS = ("x", "y", "train_mask", "val_mask", "test_mask", "edge_weight", "edge_attr", "edge_type")
 
@@ -150,7 +151,7 @@ def test_train_resume_and_predict(tmp_path, folder):
     assert "no such file, or not a graph" in line
     again = ("--resume", tmp_path / "run", "--epochs", 4, "--quiet", "--data", tmp_path / "moved")
     called("train", *again)
-    assert last_weights(tmp_path / "run") == last_weights(tmp_path / "whole")
+    assert last_state(tmp_path / "run") == last_state(tmp_path / "whole")
     for data, out in ((tmp_path / "moved", "p.npz"), (tmp_path / "graph", "g.npz")):
         called("predict", tmp_path / "run", "--data", data, "--out", tmp_path / out)
     ours, theirs = np.load(tmp_path / "p.npz"), np.load(tmp_path / "g.npz")

@@ -4,6 +4,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
+import torch_geometric
 from hypothesis import given
 from scipy import sparse
 from torch_geometric.data import Data
@@ -197,10 +198,11 @@ def test_features_take_the_type_of_the_weights(features, weights):
         assert torch.equal(mine, wanted)
     assert torch.equal(lmc.predict(other, models[0]), lmc.predict(same, models[1]))
     assert torch.equal(lmc.predict(other, models[0], nodes=[3]), lmc.predict(same, models[1], nodes=[3]))
-    with pytest.raises(lmc.ArgumentError) as caught:
-        lmc.LMC().bind(models[0], other)
     fix = f"(its weights are of {weights}; graph.to({weights}) makes them agree)"
-    assert str(caught.value) == f"model: does not take the graph's 4 features of {features} {fix}"
+    for model in (models[0], lmc.from_pyg(torch_geometric.nn.GIN(4, 8, 2, 3).to(weights))):
+        with pytest.raises(lmc.ArgumentError) as caught:
+            lmc.LMC().bind(model, other)
+        assert str(caught.value) == f"model: does not take the graph's 4 features of {features} {fix}"
     assert other.to(weights).transposed is other.transposed  # edges are not looked at again
 
 

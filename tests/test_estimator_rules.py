@@ -335,7 +335,7 @@ def test_a_failed_bind_changes_nothing():
         (lambda g, m: lmc.GAS().bind(with_stray(m), g), "model: parameter 'stray' is in neither encoder"),
         (
             lambda g, m: full_gradient(m, g, loss=torch.nn.functional.cross_entropy),
-            "loss: gives shape () for 19 rows; must be one number per row",
+            "loss=cross_entropy: gives shape () for 19 rows; must be one number per row; torch's own losses",
         ),
         (lambda g, m: bound(lmc.GAS(), m, g).load_state_dict({}), "state['embeddings.1'] is missing"),
         (lambda g, m: one_more_loaded(bound(lmc.GAS(), m, g)), "state['more'] is of another estimator"),
@@ -347,3 +347,17 @@ def test_mistakes_are_one_line(mistake, message):
         mistake(graph, model)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x", "y", "train_mask"])
+@pytest.mark.parametrize("estimator", ["FullBatch", "LMC"])
+def test_arrays_that_are_changed_in_place_ask_for_another_bind(estimator, name):
+    graph, model = graph_of("undirected"), gcn(2)
+    bound_to = bound(EVERY[estimator](), model, graph)
+    batch = graph.batch(range(graph.num_nodes))
+    bound_to.backward(batch)
+    getattr(graph, name)[:3] = 1
+    with pytest.raises(lmc.ArgumentError, match=rf"graph\.{name}: changed in place since bind"):
+        bound_to.backward(batch)
+    bound_to.bind(model, graph)
+    bound_to.backward(graph.batch(range(graph.num_nodes)))

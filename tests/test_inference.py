@@ -1,6 +1,8 @@
 """Exact inference, against autograd's own forward pass and against dense matrices."""
 
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -11,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import lmc
 from estimating import MODELS, gcn, gcnii, graph_of, perturbed
 from lmc.data.normalization import propagated, sums_of
-from lmc.nn.inference import evaluating
+from lmc.nn.divided import OwnRows
+from lmc.nn.inference import _Inference, evaluating
 from strategies import graphs
 
 
@@ -43,6 +46,58 @@ def test_predictions_equal_those_by_dense_matrices(kind, rows_at_once, columns, 
     assert torch.allclose(prediction, dense_gcn(graph, model).detach(), atol=1e-12)
 
 
+class Together:
+    """Processes that are threads: what each says is where all can read it."""
+
+    def __init__(self, rank, said, barrier):
+        self.rank, self.count, self._said, self._barrier = rank, len(said), said, barrier
+
+    def gather(self, data):
+        self._said[self.rank] = data
+        self._barrier.wait()
+        found = [each.clone() for each in self._said]
+        self._barrier.wait()
+        return found
+
+    def exchange(self, data, sent, received):
+        self._said[self.rank] = torch.split(data, sent)
+        self._barrier.wait()
+        found = [of_peer[self.rank].clone() for of_peer in self._said]
+        self._barrier.wait()
+        assert [len(each) for each in found] == received
+        return torch.cat(found)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["undirected", "directed"])
+def test_a_process_holds_rows_of_its_shards_and_of_what_they_hear(kind, count):
+    graph, model = graph_of(kind), gcn(3, norm="batch")
+    perturbed(model)
+    n = graph.num_nodes
+    shards = torch.arange(n) * 7 % 4
+    expected = dense_gcn(graph, model).detach()
+    a = lmc.normalize(graph).to_dense()
+    said, barrier = [None] * count, threading.Barrier(count, timeout=60)
+
+    def work(rank):
+        together = Together(rank, said, barrier)
+        with torch.no_grad():
+            division = OwnRows.of(graph, model, 3, shards, together)
+            model_widths = model.widths(graph)
+            rows = _Inference.on(division, model, model_widths).run()
+            return division, rows.shape[0], division.of_all(rows)
+
+    with evaluating(model), ThreadPoolExecutor(count) as pool:
+        found = list(pool.map(work, range(count)))
+    for rank, (division, held, predicted) in enumerate(found):
+        assert torch.allclose(predicted, expected, atol=1e-12)
+        assert torch.equal(predicted, lmc.predict(graph, model, 3, shards=shards))
+        own = shards * count // 4 == rank
+        heard = (a[own] != 0).any(dim=0) | own
+        assert held == int(heard.sum())
+        assert sorted(division.held.tolist()) == heard.nonzero()[:, 0].tolist()
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -56,6 +111,8 @@ def test_predictions_equal_the_models_own_forward(make):
     with evaluating(model), torch.no_grad():
         expected = model(graph)
     assert torch.allclose(lmc.predict(graph, model, 5), expected, atol=1e-12)
+    shards = torch.arange(graph.num_nodes) % 3
+    assert torch.allclose(lmc.predict(graph, model, 5, shards=shards), expected, atol=1e-12)
 
 
 @given(example=graphs(), rows=st.integers(1, 13))

@@ -328,5 +328,5 @@ def test_gradients_of_zero_are_drawn_alike():
 
 
 def test_a_loss_that_is_not_per_node_is_named_at_bind():
-    with pytest.raises(lmc.ArgumentError, match=r"^loss: gives shape \(\) for"):
+    with pytest.raises(lmc.ArgumentError, match=r"^loss=cross_entropy: gives shape \(\) for"):
         lmc.MVSGNN().bind(gcn(2), graph_of("undirected"), loss=torch.nn.functional.cross_entropy)

@@ -119,9 +119,10 @@ def test_dgl():
     homogeneous = DGLGraph(EDGES, 4, ndata, {"_TYPE": torch.tensor([2, 0, 1, 1])})
     types = lmc.Graph(EDGES, edge_type=[2, 0, 1, 1]).edge_type
     assert torch.equal(lmc.Graph.from_dgl(homogeneous).edge_type, types)
-    assert lmc.Graph.from_dgl(DGLGraph(EDGES, 9, {}, {})).num_nodes == 9
+    assert lmc.Graph.from_dgl(DGLGraph(EDGES, 4, {"feat": torch.eye(4)}, {})).num_classes == 0
     unread = DGLGraph(EDGES, 4, {"h": torch.eye(4), "label": ndata["label"]}, {})
-    line = "graph: ndata has none of feat, feature, x, so there are no features; 'h' is not read"
+    line = "graph: ndata has none of feat, feature, x, so there are no features; 'h' is not read; "
+    line += "graph.ndata['feat'] = ... gives some"
     assert warned_of(lambda: lmc.Graph.from_dgl(unread)) == [line]
     several = DGLGraph(EDGES, 4, {}, {})
     several.is_homogeneous = False
@@ -129,3 +130,12 @@ def test_dgl():
         lmc.Graph.from_dgl(several)
     with pytest.raises(lmc.GraphError, match="Data is not a graph of DGL"):
         lmc.Graph.from_dgl(Data())
+
+
+def test_dgl_without_features_and_labels_says_how_to_give_some():
+    graphs = []
+    bare = DGLGraph(EDGES, 9, {}, {})
+    features, labels = warned_of(lambda: graphs.append(lmc.Graph.from_dgl(bare)))
+    assert graphs[0].num_nodes == 9
+    assert features.endswith("so there are no features; graph.ndata['feat'] = ... gives some")
+    assert labels.endswith("so there are no labels; graph.ndata['label'] = ... gives some")

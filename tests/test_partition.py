@@ -139,3 +139,16 @@ def test_without_kaminpar_the_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "kaminpar", None)
     with pytest.raises(lmc.ArgumentError, match=r"pip install 'lmc\[kaminpar\]'"):
         lmc.partition(lmc.synthetic(nodes=50), 4, "kaminpar", cache=False)
+
+
+def test_where_metis_fails_it_is_one_line(monkeypatch):
+    pymetis = pytest.importorskip("pymetis")
+
+    def fails(*given, **options):
+        raise RuntimeError("Caught an unknown exception!")  # what it says where there is no memory
+
+    monkeypatch.setattr(pymetis, "part_graph", fails)
+    with pytest.raises(
+        lmc.LMCError, match=r'parts=3: METIS has failed .*; partition="stream" takes far less'
+    ):
+        lmc.partition(lmc.synthetic(nodes=100), 3, "metis", cache=False)

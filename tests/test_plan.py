@@ -207,3 +207,10 @@ def test_a_run_keeps_to_its_memory_under_a_hard_limit(tmp_path):
 def test_a_plan_is_for_one_shard():
     with pytest.raises(lmc.ArgumentError, match=r"shards=2: memory= plans for one shard alone"):
         lmc.fit(lmc.synthetic(nodes=200), lmc.GCN(64, 8, 8), lmc.LMC(), memory="2GB", shards=2)
+
+
+@pytest.mark.parametrize("nodes", [20, 1000])
+def test_of_a_graph_that_is_one_batch(nodes):
+    graph = lmc.synthetic(nodes=nodes)
+    model = lmc.GCN(graph.num_features, 8, graph.num_classes)
+    assert lmc.fit(graph, model, lmc.LMC(), memory="2GB", epochs=1, progress=False).epochs == 1

@@ -100,3 +100,15 @@ def test_a_reader_that_has_gone():
     script = f"{COMMAND} --help | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) in ((0, ""), (1, ""))
+
+
+def test_a_command_that_goes_on_says_how_where_no_model_trains():
+    """As between two trials of a search."""
+    script = """
+import os, signal
+from lmc.cli.signals import end_at_once_when_told, going_on_by
+end_at_once_when_told()
+with going_on_by("the same command goes on"):
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+    assert python(script) == (130, "lmc: interrupted; the same command goes on\n")

@@ -105,6 +105,14 @@ def test_auto_is_metis_where_it_fits(monkeypatch, most, method):
     assert torch.equal(clusters, lmc.partition(graph, 5, method, cache=False))
 
 
+def test_a_third_of_the_memory_is_left_for_what_metis_takes_beyond_its_usual():
+    """It failed in two gigabytes on 18.7 million entries, which are usually 1.5."""
+    graph = lmc.synthetic(nodes=400)
+    usual = partition.METIS_BYTES * graph.neighbours.num_entries
+    assert partition.fitting_method(graph, usual * 5 // 4) == "stream"
+    assert partition.fitting_method(graph, usual * 2) == "metis"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("parts", "metis", "most"), [(80, 0.354, 1.12), (1280, 0.576, 1.05)])
 def test_arxiv_is_cut_nearly_as_well_as_by_metis(real, parts, metis, most):

@@ -333,3 +333,34 @@ def test_a_table_in_the_place_of_a_graph(tmp_path, monkeypatch, command):
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     line = fails(2, *command, "edges.csv", through=called)
     assert line.startswith("lmc: edges.csv: a table, not a graph; `lmc import edges.csv --out FOLDER`, or")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "task", "message"),
+    [
+        (
+            "features",
+            "id,u,v\na,1,2\nb,1,inf\nc,1,2\n",
+            None,
+            "column 'v', row 2 is inf: numbers must",
+        ),
+        ("labels", "id,label\nc,1\nb,-3\na,0\n", None, "column 'label', row 2 is -3: classes must be in"),
+        ("labels", "id,y\nc,1.5\nb,1\n", "multiclass", "column 'y', row 1 is 1.5: classes must be whole"),
+        ("labels", "id,u,v\nc,1.5,2\nb,1,inf\na,1,1\n", None, "column 'v', row 2 is inf: targets in a mask"),
+        ("labels", "id,u,v\nc,1,0\nb,2,0\na,1,1\n", "multilabel", "column 'u', row 2 is 2.0: multi-label"),
+        ("labels", "id,u,v\nc,1,0\n", "multiclass", "labels are in 2 columns, u, v; multiclass wants one"),
+        (
+            "edges",
+            "source,target,edge_type\na,b,0\nb,c,-4\n",
+            None,
+            "column 'edge_type' has -4: types",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_table_names_its_file_and_column(tmp_path, name, text, task, message):
+    files = {"edges": tmp_path / "edges.csv", name: tmp_path / f"{name}.csv"}
+    files["edges"].write_text("source,target\na,b\nb,c\n")
+    files[name].write_text(text)
+    with pytest.raises(lmc.DatasetError) as caught:
+        lmc.read_tables(**files, task=task)
+    assert str(caught.value).startswith(f"{files[name]}: {message}")

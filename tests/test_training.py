@@ -2,12 +2,15 @@
 
 import math
 import mmap
+import re
 import sys
 import time
+import warnings
 from types import SimpleNamespace
 
 import pytest
 import torch
+import torch_geometric
 from numba.core import event
 
 import lmc
@@ -356,3 +359,71 @@ def test_weights_that_no_layer_reads_are_said(name, reads, recwarn):
     graph = lmc.Graph(ends.edge_index, ends.x, ends.y, ends.train_mask, edge_weight=weights)
     lmc.fit(graph, lmc.build_model(name, graph, hidden=4), lmc.GAS(), parts=2, epochs=1)
     assert any("edge weights of the graph are not read" in str(each.message) for each in recwarn) != reads
+
+
+@pytest.mark.parametrize(("edge_dim", "said"), [(None, ["edge features of the graph are not read"]), (1, [])])
+def test_edge_features_that_no_layer_reads_are_said(edge_dim, said):
+    ends = lmc.synthetic(nodes=60, features=4, classes=3).to_pyg()
+    features = torch.rand(ends.edge_index.shape[1], 1)
+    graph = lmc.Graph(ends.edge_index, ends.x, ends.y, ends.train_mask, edge_attr=features)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lmc.GAS().bind(lmc.from_pyg(torch_geometric.nn.GAT(4, 8, 2, 3, edge_dim=edge_dim)), graph)
+    assert [str(each.message).partition(":")[0] for each in caught] == said
+    assert all(each.filename == __file__ for each in caught)
+
+
+class Misnamed(lmc.Callback):
+    def on_epoch_ends(self, training, record):
+        raise AssertionError("nobody calls it")
+
+
+def test_a_misnamed_hook_is_named_with_the_nearest(graph):
+    line = "Misnamed.on_epoch_ends is never called; did you mean on_epoch?"
+    with pytest.warns(UserWarning, match=re.escape(line)) as caught:
+        lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 2, epochs=1, callbacks=[Misnamed()])
+    assert caught[0].filename == __file__
+
+
+def raising(prediction, y):
+    raise KeyError("hm")
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (raising, r"loss=raising: raised KeyError: 'hm' \(.*test_training.py:\d+, in raising\)"),
+        (lambda prediction, y: None, "loss=<lambda>: gives None; must be one number per row, in a tensor"),
+        (lambda prediction, y: prediction, r"loss=<lambda>: gives shape \(\d+, \d+\) for \d+ rows; must be"),
+        (lambda prediction, y: prediction.detach().sum(1), "loss=<lambda>: what it gives has no derivative"),
+    ],
+)
+@pytest.mark.parametrize("method", [lmc.LMC, lmc.NeighborSampling])
+def test_a_loss_that_is_none_is_named(graph, method, loss, message):
+    with pytest.raises(lmc.ArgumentError, match=message):
+        lmc.fit(graph, gcn(graph), method(), 6, 2, epochs=1, loss=loss)
+
+
+def test_a_metric_that_raises_is_named(graph):
+    with pytest.raises(lmc.ArgumentError, match=r"metrics\['own'\]: raised KeyError: 'hm'"):
+        lmc.fit(graph, gcn(graph), lmc.LMC(), 6, 2, epochs=1, metrics={"own": raising})
+
+
+def test_inference_mode_changes_nothing(graph):
+    def trained():
+        torch.manual_seed(0)
+        model = gcn(graph)
+        yield model
+        lmc.fit(graph, model, lmc.LMC(), 6, 2, epochs=2)
+        estimator = lmc.LMC()
+        estimator.bind(model, graph)
+        estimator.backward(graph.batch(range(9)))
+        yield lmc.predict(graph, model), [parameter.grad for parameter in model.parameters()]
+
+    outside = list(trained())[1]
+    steps = trained()
+    next(steps)
+    with torch.inference_mode():
+        within = next(steps)
+    assert torch.equal(outside[0], within[0])
+    assert all(map(torch.equal, outside[1], within[1]))

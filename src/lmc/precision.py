@@ -49,7 +49,7 @@ def warn_if_slow(precision: Precision) -> None:
     if precision == "bf16" and not multiplies_bf16_faster():
         warnings.warn(
             "precision='bf16': this processor multiplies it no faster than float32; it saves memory alone",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

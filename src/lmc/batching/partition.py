@@ -21,11 +21,12 @@ from lmc.batching.kaminpar_cut import kaminpar_cut
 from lmc.batching.streaming import stream
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.files import cache_folder, regular, write_atomically
+from lmc.errors import LMCError
+from lmc.files import cache_folder, one_line, regular, write_atomically
 
 PartitionMethod = Literal["auto", "metis", "kaminpar", "stream", "bfs", "random"]
 METIS_BYTES = 80
-"""That METIS takes for each entry of the adjacency, about."""
+"""That METIS takes for each entry of the adjacency, about, beside what the process holds."""
 
 
 def partition(
@@ -37,7 +38,7 @@ def partition(
         graph: the graph; a directed one is cut as if every edge had its reverse. METIS counts a repeated
             edge as often as it is there.
         parts: how many clusters to make. None is empty, so there may be fewer on a small graph.
-        method: `"auto"` is `"metis"` where the machine has the memory for it, about 80 bytes per edge in
+        method: `"auto"` is `"metis"` where the machine has the memory for it, about 120 bytes per edge in
             each direction, and `"stream"` otherwise. `"stream"` reads the edges 40 times, from disk if they
             are there; it takes memory for nodes alone, balances edges, too (a cluster has at most twice the
             mean, but for hubs), and cuts a few percent more of them than METIS. `"kaminpar"` cuts like
@@ -74,9 +75,10 @@ def partition(
 def fitting_method(graph: Graph, memory: int | None) -> PartitionMethod:
     """METIS, or the stream where METIS would need more bytes than these, if it is known how many there are.
 
+    A third of them is left for what the process holds besides, and for what METIS takes beyond the usual.
     By default they are the machine's, not those that are free: a run that goes on finds the same clusters.
     """
-    too_large = memory is not None and METIS_BYTES * graph.neighbours.num_entries > memory
+    too_large = memory is not None and METIS_BYTES * graph.neighbours.num_entries > memory * 2 // 3
     return "stream" if too_large else "metis"
 
 
@@ -128,7 +130,11 @@ def metis(
     eweights, vweights = (None if each is None else each.astype(dtype) for each in (edges, nodes))
     adjacency = pymetis.CSRAdjacency(indptr.astype(dtype, copy=False), indices.astype(dtype, copy=False))
     options = pymetis.Options(seed=seed % 2**31)
-    found = pymetis.part_graph(parts, adjacency, eweights=eweights, vweights=vweights, options=options)
+    try:
+        found = pymetis.part_graph(parts, adjacency, eweights=eweights, vweights=vweights, options=options)
+    except (RuntimeError, MemoryError) as error:
+        rule = 'perhaps for want of memory; partition="stream" takes far less'
+        raise LMCError(f"parts={parts}: METIS has failed ({one_line(error)}), {rule}") from None
     return np.asarray(found.vertex_part)
 
 

@@ -12,7 +12,7 @@ from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
-from lmc.cli.signals import end_interrupted
+from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.errors import ArgumentError
 from lmc.runs.registry import COMPARED_METHODS, METHODS
 
@@ -87,9 +87,11 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
         for method, config in configs.items()
         for name, of_seed in seeded(config, seeds).items()
     }
-    results = train_each(runs, out, graph, lambda name: watching(console, quiet, False, name))
+    afterwards = f"`lmc compare --resume {as_typed(out)}` goes on"
+    with going_on_by(afterwards):
+        results = train_each(runs, out, graph, lambda name: watching(console, quiet, False, name))
     if results is None:
-        end_interrupted(f"`lmc compare --resume {as_typed(out)}` goes on")
+        end_interrupted(afterwards)
     target, rows = comparison.compare(results, asked.target)
     if seeds > 1:
         rows = comparison.over_seeds(

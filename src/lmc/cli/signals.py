@@ -12,7 +12,8 @@ import atexit
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -21,6 +22,8 @@ import click
 from lmc.tidying import tidy
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_afterwards: list[str] = []
+"""What can become of the command under way, if anything is to be said of it."""
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -40,8 +43,19 @@ def _end(number: int, frame: FrameType | None) -> None:
         sys.stdout.flush()
     with suppress(OSError):
         start = f"{_SHOW_CURSOR}\n" if os.isatty(2) else ""
-        os.write(2, f"{start}lmc: {_WORDS[signal.Signals(number)]}\n".encode())
+        line = "; ".join([_WORDS[signal.Signals(number)], *_afterwards])
+        os.write(2, f"{start}lmc: {line}\n".encode())
     os._exit(128 + number)
+
+
+@contextmanager
+def going_on_by(afterwards: str) -> Iterator[None]:
+    """Have the line of a signal say how a command goes on, also where no model trains."""
+    _afterwards.append(afterwards)
+    try:
+        yield
+    finally:
+        _afterwards.remove(afterwards)
 
 
 def end_interrupted(afterwards: str, quiet: bool = False) -> NoReturn:

@@ -16,7 +16,7 @@ from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.processes import rank_here, run_as, started_again
 from lmc.cli.settings import SEEDS_FLAG, check_flags_of_method, say_embedded_graph, settings, tree_of
-from lmc.cli.signals import end_interrupted
+from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
 
@@ -132,9 +132,11 @@ def _train_seeds(
 
     config.check_values()
     configs = seeded(config, count)
-    results = train_each(configs, folder, config.load_graph(), watch)
+    afterwards = f"the same command with --out {as_typed(folder)} goes on"
+    with going_on_by(afterwards):
+        results = train_each(configs, folder, config.load_graph(), watch)
     if results is None:
-        end_interrupted(f"the same command with --out {as_typed(folder)} goes on")
+        end_interrupted(afterwards)
     seeds = summarised(configs, list(results.values()))
     write_seeds(folder, seeds)
     page = write_report([folder / name for name in configs], folder / "report.html")

@@ -9,7 +9,7 @@ import click
 
 from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.settings import check_flags_of_method, settings, tree_of
-from lmc.cli.signals import end_interrupted
+from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.runs.registry import METHODS
 
 if TYPE_CHECKING:
@@ -62,19 +62,21 @@ def command(
         if not quiet:
             print(f"trial {trial.number}/{trials}: {_trial_text(study, trial)}", flush=True)
 
-    study = tuning.tune(
-        tree,
-        space,
-        folder,
-        trials,
-        pruner,
-        # In a log, a line for each trial is enough.
-        watch=lambda n: watching(console, quiet or not console.is_terminal, False, f"trial {n}/{trials}"),
-        tell=tell,
-    )
-    page = write_study_page(folder, folder / "report.html")
+    afterwards = f"the same command with --out {as_typed(folder)} goes on"
+    with going_on_by(afterwards):
+        study = tuning.tune(
+            tree,
+            space,
+            folder,
+            trials,
+            pruner,
+            # In a log, a line for each trial is enough.
+            watch=lambda n: watching(console, quiet or not console.is_terminal, False, f"trial {n}/{trials}"),
+            tell=tell,
+        )
+        page = write_study_page(folder, folder / "report.html")
     if any(trial.state == "running" for trial in study.trials):
-        end_interrupted(f"the same command with --out {as_typed(folder)} goes on")
+        end_interrupted(afterwards)
     if not quiet:
         _show(study, folder)
         print(f"report: {page}")

@@ -37,15 +37,16 @@ def arguments(graph: Any) -> dict[str, Any]:
 
 
 def _say_unread(ndata: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Warn where features or labels may be there under a name of which nothing is known."""
+    """Warn where there are no features or no labels, or under a name of which nothing is known."""
     read = [*MASKS, *(name for names in _NAMES.values() for name in names)]
     unread = [repr(name) for name in ndata if name not in read]
     for argument, what in (("x", "features"), ("y", "labels")):
-        if found[argument] is None and unread:
-            names = ", ".join(_NAMES[argument])
-            text = (
-                f"graph: ndata has none of {names}, so there are no {what}; {', '.join(unread)} is not read"
-            )
+        # One that has features, and no labels, may be there to be predicted.
+        if found[argument] is None and (unread or found["x"] is None):
+            first, names = _NAMES[argument][0], ", ".join(_NAMES[argument])
+            which = f"; {', '.join(unread)} is not read" if unread else ""
+            advice = f"graph.ndata[{first!r}] = ... gives some"
+            text = f"graph: ndata has none of {names}, so there are no {what}{which}; {advice}"
             warnings.warn(text, stacklevel=4)
 
 

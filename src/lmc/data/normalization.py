@@ -97,6 +97,11 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
     return _once(graph, norm, "matrix", lambda: _normalized_graph(graph, norm))
 
 
+def keep_normalized(graph: Graph, norm: Norm, matrix: CSR) -> None:
+    """Have `normalize` give this matrix: of a graph whose weights follow from nodes that it does not have."""
+    _once(graph, norm, "matrix", lambda: matrix)
+
+
 def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
     """The transpose of `normalize`, along which derivatives travel; the same object where it is equal.
 

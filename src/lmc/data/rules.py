@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lmc import checks, memory_use
 from lmc.array_files import shared
-from lmc.errors import ArgumentError, GraphError
+from lmc.errors import ArgumentError, EntryError, GraphError
 from lmc.files import one_line
 
 Task = Literal["multiclass", "multilabel", "regression"]
@@ -113,8 +113,7 @@ def _reject(name: str, array: Tensor, wrong: Tensor, rule: str) -> None:
     """Raise GraphError at the first `wrong` place of `array`, if there is one."""
     if bool(wrong.any()):
         at = _first(wrong)
-        place = ", ".join(map(str, at))
-        raise GraphError(f"{name}[{place}] = {array[at].item()}: {rule}")
+        raise EntryError.at(name, at, f"{array[at].item()}: {rule}")
 
 
 def _require_shape(name: str, array: Tensor, right: bool, rule: str) -> None:

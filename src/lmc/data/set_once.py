@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
+from torch import Tensor
+
 from lmc.data.nodes import Nodes
 from lmc.errors import GraphError
 
@@ -19,6 +21,24 @@ class SetOnce:
             how = "lmc.Graph(...)" if name in OF_EDGES else f"graph.replace({name}=...)"
             raise GraphError(f"graph.{name}: cannot be assigned; {how} makes a graph with another")
         super().__setattr__(name, value)
+
+
+def times_changed(graph: SetOnce) -> dict[str, int]:
+    """How often each of its arrays was changed in place, as far as torch knows.
+
+    >>> import lmc
+    >>> graph = lmc.synthetic(nodes=100)
+    >>> before = times_changed(graph)
+    >>> _ = graph.y.zero_()
+    >>> [name for name, times in times_changed(graph).items() if times != before[name]]
+    ['y']
+    """
+    arrays = {name: getattr(graph, name) for name in ("x", "y", "train_mask", "edge_attr")}
+    return {
+        name: array._version
+        for name, array in arrays.items()
+        if isinstance(array, Tensor) and not array.is_inference()
+    }
 
 
 Changed = TypeVar("Changed", bound=SetOnce)

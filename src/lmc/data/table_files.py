@@ -161,6 +161,11 @@ class Table:
             what = first_text(column) if is_text(kind) else f"holds {kind}"
             raise self.wrong(name, f"{what}: must be numbers")
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            place = int(np.isfinite(values).argmin())
+            row = place // (width or 1) + 1
+            rule = "numbers must be finite; write others, as pandas' replace does"
+            raise DatasetError(f"{self.file}: column {name!r}, row {row} is {values[place]}: {rule}")
         return values if width is None else values.reshape(-1, width)
 
     def wrong(self, name: str, why: str) -> DatasetError:

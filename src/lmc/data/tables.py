@@ -29,7 +29,7 @@ from lmc.data.table_files import (
     is_text,
 )
 from lmc.data.table_ids import ENDS, ID, LABEL, SHOWN, SPLIT, TYPE, WEIGHT, Ids
-from lmc.errors import DatasetError
+from lmc.errors import DatasetError, EntryError
 
 
 def read_tables(
@@ -113,18 +113,23 @@ def read_tables(
     elif labels_table is not None and y is not None:
         masks = _random_masks(y)
     x, feature_names = (None, None) if features_table is None else _features(features_table)
-    return Graph(
-        np.stack([source, target]),
-        x,
-        y,
-        edge_weight=weight,
-        edge_type=kind,
-        id=ids.names,
-        class_names=class_names,
-        feature_names=feature_names,
-        task=task,
-        **masks,
-    )
+    about: dict[str, Any] = {"id": ids.names, "class_names": class_names, "feature_names": feature_names}
+    ends = np.stack([source, target])
+    try:
+        return Graph(ends, x, y, edge_weight=weight, edge_type=kind, task=task, **about, **masks)
+    except EntryError as error:
+        raise _in_table(error, edge_table, labels_table, ids) from None
+
+
+def _in_table(error: EntryError, edges: Table, labels: Table | None, ids: Ids) -> Exception:
+    """The same error by the file, column and row that its array is of."""
+    if error.array == "edge_type":
+        return edges.wrong(_named(edges.names, TYPE)[0], f"has {error.why}")
+    if error.array != "y" or labels is None:
+        return error
+    row = int(np.flatnonzero(ids.places(labels, labels.id_names[0]) == error.place[0])[0])
+    column = _label_names(labels.names)[error.place[1] if len(error.place) > 1 else 0]
+    return DatasetError(f"{labels.file}: column {column!r}, row {row + 1} is {error.why}")
 
 
 def ends_of(names: list[str]) -> list[str]:
@@ -206,6 +211,9 @@ def _labels(table: Table, ids: Ids, task: Task | None) -> tuple[NDArray[Any], li
 
     names = _some(table, _label_names(table.names))
     _say_left_out(table, [*table.id_names, *names, *_named(table.names, SPLIT)])
+    if len(names) > 1 and task == "multiclass":
+        columns_are = f"labels are in {len(names)} columns, {', '.join(names[:SHOWN])}"
+        raise DatasetError(f"{table.file}: {columns_are}; multiclass wants one, called label")
     as_numbers = len(names) > 1 or task in ("regression", "multilabel")
     columns = [table.labels(name, as_numbers) for name in names]
     text = [is_text(column.type) for column in columns]

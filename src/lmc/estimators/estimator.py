@@ -20,16 +20,17 @@ from lmc.data.batch import Batch, InducedBatch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.normalization import propagated
+from lmc.data.set_once import times_changed
 from lmc.device import HOST, chosen_device, device_of, free_memory, move
 from lmc.errors import ArgumentError
 from lmc.estimators.exact import ExactHalo, exact_values
 from lmc.estimators.halo import HaloPolicy
 from lmc.estimators.history import History, MakeHistory, MemoryHistory, Remembered
-from lmc.estimators.losses import Loss, loss_of
+from lmc.estimators.losses import Loss, loss_of, own_loss
 from lmc.estimators.placement import Placement
 from lmc.estimators.step import Step, Watch, first_messages_are_features
 from lmc.malloc import keep_large_buffers, trim_free_memory
-from lmc.nn.fitting import layer_widths
+from lmc.nn.fitting import layer_widths, warn_of_unread_edges
 from lmc.nn.fixed_order import first_compiled
 from lmc.nn.model import LayerWidths, LinearLayer, Model
 from lmc.precision import Precision, check_precision, remembered_type, warn_if_slow
@@ -143,6 +144,7 @@ class Estimator(ABC):
 
     # -- what every method does ----------------------------------------------------------------------
 
+    @torch.inference_mode(False)  # what is made there cannot be trained with
     def bind(
         self,
         model: Model,
@@ -185,23 +187,26 @@ class Estimator(ABC):
             warnings.warn(
                 "the graph has no features: its nodes look alike to a model; "
                 "graph.with_features('structure'), or --features structure, makes some of its edges",
-                stacklevel=2,
+                stacklevel=3,
             )
         seed, widths = checks.whole_number("seed", seed, 0), layer_widths(model, graph)
+        warn_of_unread_edges(model, graph)
         if compiled := first_compiled(model):
             warnings.warn(
                 f"{compiled}: is compiled, so its sums may depend on the number of threads; "
                 "with the same number, or without compilation, a run gives the same bytes",
-                stacklevel=2,
+                stacklevel=3,
             )
         keep_large_buffers()
         self.model, self.graph, self._init, self._seed = model, graph, init, seed
-        self.loss, self._widths = loss or loss_of(graph.task), widths
+        self.loss = loss_of(graph.task) if loss is None else own_loss(loss)
+        self._widths = widths
         self._make_history, self._outside = histories, outside
         here = device_of(model) if device is None else chosen_device(device, graph.x.dtype)
         move(model, here)
         self.placement = Placement.of(graph, precision, here, *self._room_and_kept(room, here, precision))
         vars(self).pop("whole", None)  # it belongs to the graph before
+        self._times_changed = times_changed(graph)
         with self.placement.computing():
             self.prepare_graph()
             self.reset()
@@ -251,6 +256,7 @@ class Estimator(ABC):
             self.placement.fetch(there, source, part)
         return there
 
+    @torch.inference_mode(False)  # what is made there cannot be trained with
     def backward(self, batch: Batch) -> float:
         """Add the estimate to the parameters' `.grad`.
 
@@ -266,6 +272,7 @@ class Estimator(ABC):
                 parameter.grad += gradient
         return loss
 
+    @torch.inference_mode(False)  # what is made there cannot be trained with
     def estimate(self, batch: Batch) -> tuple[float, dict[nn.Parameter, Tensor]]:
         """The same without touching `.grad`: the loss, and the estimate of every parameter's gradient."""
         bound_to = self.graph
@@ -275,6 +282,9 @@ class Estimator(ABC):
             )
         if batch.graph is not bound_to:
             raise ArgumentError("batch: it is of another graph than the one in bind(model, graph)")
+        for name, times in times_changed(bound_to).items():
+            if times != self._times_changed[name]:
+                raise ArgumentError(f"graph.{name}: changed in place since bind(model, graph); bind again")
         with self.placement.computing():
             result = self.estimate_on(batch)
         if not self.is_frozen:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any, cast
 
 from torch import Tensor
 from torch.nn import functional
 
+from lmc import checks
 from lmc.data.rules import Task
+from lmc.errors import ArgumentError
+from lmc.files import raised_text
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(rows, out) predictions and (rows, ...) labels to (rows,) losses."""
@@ -46,3 +51,28 @@ def loss_of(task: Task) -> Loss:
         "regression": mean_squared_error,
     }
     return losses[task]
+
+
+def own_loss(loss: Loss) -> Loss:
+    """A user's own loss; what it raises, and what is not one number per row, is one line that names it."""
+    name = getattr(loss, "__name__", type(loss).__name__)
+
+    @wraps(loss)
+    def checked(prediction: Tensor, y: Tensor) -> Tensor:
+        try:
+            found = cast(Any, loss(prediction, y))
+        except Exception as error:  # it may raise anything
+            raise ArgumentError(f"loss={name}: raised {raised_text(error)}") from error
+        rule = "must be one number per row"
+        if not isinstance(found, Tensor):
+            raise ArgumentError(f"loss={name}: gives {checks.shown(found)}; {rule}, in a tensor")
+        if found.shape != (len(prediction),):
+            hint = "; torch's own losses do so with reduction='none'" if found.ndim == 0 else ""
+            shapes = f"shape {tuple(found.shape)} for {len(prediction)} rows"
+            raise ArgumentError(f"loss={name}: gives {shapes}; {rule}{hint}")
+        if prediction.requires_grad and not found.requires_grad:
+            why = "has no derivative: it must be computed by torch from the predictions, without detach()"
+            raise ArgumentError(f"loss={name}: what it gives {why}")
+        return found
+
+    return checked

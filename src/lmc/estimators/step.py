@@ -19,7 +19,6 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.data.typed_adjacency import TYPED
 from lmc.device import on_host
-from lmc.errors import ArgumentError
 from lmc.estimators.convolution_pass import ConvolutionPass
 from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
@@ -257,9 +256,6 @@ class Step:
         def each(*seen: Tensor) -> Tensor:
             prediction = in_full(self.model.read(seen, rows)[labelled])
             found = self.loss(prediction, y[labelled])
-            if found.shape != (len(prediction),):
-                shapes = f"shape {tuple(found.shape)} for {len(prediction)} rows"
-                raise ArgumentError(f"loss: gives {shapes}; must be one number per row")
             return found.new_zeros(len(labelled)).masked_scatter(labelled, found)
 
         return Computed(each, *seen)

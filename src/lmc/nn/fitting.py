@@ -34,10 +34,17 @@ def in_type_of(model: Model, graph: Graph) -> Graph:
     return graph.to(own) if own in (torch.float32, torch.float64) else graph
 
 
-def warn_of_unread_weights(model: Model, graph: Graph) -> None:
-    """Say so where edges have weights, and every layer counts each message as one."""
+def warn_of_unread_edges(model: Model, graph: Graph) -> None:
+    """Say so where edges have weights or features, and no layer reads them: each message counts as one."""
     if graph.edge_weight is not None and not any(map(_reads_weights, model.layers)):
-        warnings.warn("edge weights of the graph are not read: no layer of the model takes any", stacklevel=3)
+        _warn_of_unread("weights", "")
+    if graph.edge_attr is not None and not any(map(_reads_features, model.layers)):
+        _warn_of_unread("features", "; edge_weight= of the graph is for weights")
+
+
+def _warn_of_unread(what: str, hint: str) -> None:
+    text = f"edge {what} of the graph are not read: no layer of the model takes any{hint}"
+    warnings.warn(text, stacklevel=5)  # of the line that calls bind, which torch wraps
 
 
 def _reads_weights(layer: Layer) -> bool:
@@ -46,10 +53,19 @@ def _reads_weights(layer: Layer) -> bool:
     return not (isinstance(layer, LinearLayer) and "plain" in str(layer.aggregation))
 
 
+def _reads_features(layer: Layer) -> bool:
+    return isinstance(layer, ConvolutionLayer) and layer.takes_attr
+
+
 def layer_widths(model: Model, graph: Graph) -> list[LayerWidths]:
     """The widths of every layer's values; ArgumentError where the model is not one for this graph."""
     check_model(model)
     _check_parameters(model)
+    own = weight_type(model)
+    if own in (torch.float32, torch.float64) and own != graph.x.dtype:
+        rule = f"its weights are of {own}; graph.to({own}) makes them agree"
+        features = f"{graph.num_features} features of {graph.x.dtype}"
+        raise ArgumentError(f"model: does not take the graph's {features} ({rule})")
     widths, out = model.all_widths(graph)
     if out < graph.num_classes or (out > graph.num_classes and graph.task != "multiclass"):
         raise ArgumentError(f"model: predicts {out} columns; the graph's labels need {graph.num_classes}")

@@ -20,6 +20,7 @@ from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.prepared_graph import PreparedGraph
 from lmc.data.subgraph import heard, subgraph
 from lmc.device import HOST, chosen_device, copied, device_of, free_memory, on_host
+from lmc.nn.divided import Division, EveryRow, divided
 from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.model import Layer, LinearLayer, Model
 from lmc.nn.module_context import computing_in, evaluation_mode, on_device, without_autocast
@@ -34,6 +35,7 @@ COLUMNS = 32
 """That are added up together where sums take the place of messages: with fewer it takes longer."""
 
 
+@torch.inference_mode(False)  # what is made there cannot be trained with
 def predict(
     graph: Graph,
     model: Model,
@@ -43,6 +45,7 @@ def predict(
     precision: Precision = "full",
     device: str | torch.device | None = None,
     processes: Processes = ALONE,
+    shards: Tensor | None = None,
 ) -> Tensor:
     """(nodes, out) predictions in evaluation mode, rows in the graph's own order, or in that of `nodes`.
 
@@ -69,6 +72,10 @@ def predict(
         device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where they are computed; None for where
             the model is. Matrices that do not fit there stay on the host, and go there some rows at a time.
         processes: that all call this with the same graph and model: each computes some of the rows.
+        shards: (nodes,) the shard of each: a process then computes the rows of its shards, and holds those
+            and the rows that they hear of, if layers read nothing but sums of others and the graph is in
+            memory.
+            None for runs of rows, of which every process gets all.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=100)
@@ -93,7 +100,7 @@ def predict(
     computed = computed_type(precision, full)
     with on_device(model, device_of(model) if device is None else chosen_device(device, full)):
         if nodes is None:
-            return _predict_all(in_type_of(model, graph), model, rows_at_once, computed, processes)
+            return _predict_all(in_type_of(model, graph), model, rows_at_once, computed, processes, shards)
         wanted = rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes")
         around = _reaching(graph, wanted, model)
         if around is None:
@@ -118,13 +125,19 @@ def _reaching(graph: Graph, nodes: Tensor, model: Model) -> Tensor | None:
 
 
 def _predict_all(
-    graph: Graph, model: Model, rows_at_once: int, computed: torch.dtype, processes: Processes = ALONE
+    graph: Graph,
+    model: Model,
+    rows_at_once: int,
+    computed: torch.dtype,
+    processes: Processes = ALONE,
+    shards: Tensor | None = None,
 ) -> Tensor:
     """(nodes, out) predictions of every node, in the type of the features."""
     widths, here = model.widths(graph), device_of(model)
     with evaluating(model), torch.no_grad(), computing_in(computed, here):
-        inference = _Inference.on(graph, model, rows_at_once, widths, processes=processes)
-        return on_host(inference.run()).to(graph.x.dtype)
+        division = divided(graph, model, rows_at_once, shards, processes)
+        inference = _Inference.on(division, model, widths)
+        return on_host(division.of_all(inference.run())).to(graph.x.dtype)
 
 
 def each_message(graph: Graph, model: Model, tell: Tell) -> None:
@@ -136,7 +149,7 @@ def each_message(graph: Graph, model: Model, tell: Tell) -> None:
         tell: is called for each layer, from the first on.
     """
     with evaluating(model), torch.no_grad(), without_autocast(device_of(model)):
-        _Inference.on(graph, model, 1 << 14, model.widths(graph), tell).through_layers()
+        _Inference.on(EveryRow(graph, 1 << 14), model, model.widths(graph), tell).through_layers()
 
 
 Tell = Callable[[int, Callable[[slice], Tensor]], None]
@@ -170,41 +183,35 @@ class _Inference:
     """A pass over the graph, some rows at a time; see `predict`.
 
     Attributes:
-        graph: where.
+        division: which rows are computed here, and which are held.
         model: what.
-        rows_at_once: how many.
         home: where matrices with a row for each node are.
         tell: who is told of messages.
-        processes: that share the work.
     """
 
-    graph: Graph
+    division: Division
     model: Model
-    rows_at_once: int
     home: torch.device
     tell: Tell = _nobody
-    processes: Processes = ALONE
 
     @staticmethod
-    def on(
-        graph: Graph,
-        model: Model,
-        rows_at_once: int,
-        widths: list[int],
-        tell: Tell = _nobody,
-        processes: Processes = ALONE,
-    ) -> _Inference:
+    def on(division: Division, model: Model, widths: list[int], tell: Tell = _nobody) -> _Inference:
         """With its matrices where the model is, if they fit; those that are read again are counted, too.
 
         Those of a graph that stays on disk are on disk.
         """
-        here = device_of(model)
+        graph, here = division.graph, device_of(model)
         free, again = free_memory(here), len(model.read_again) + len(model.jumped_to) + model.reads_initial
         numbers = (3 + again) * max(
             graph.num_features, *widths
         ) * graph.num_nodes + 2 * graph.adjacency.num_entries
         fits = graph.scratch is None and (free is None or numbers * graph.x.itemsize <= free)
-        return _Inference(graph, model, rows_at_once, here if fits else HOST, tell, processes)
+        return _Inference(division, model, here if fits else HOST, tell)
+
+    @property
+    def graph(self) -> Graph:
+        """Of the rows that are held."""
+        return self.division.graph
 
     @cached_property
     def here(self) -> torch.device:
@@ -265,7 +272,7 @@ class _Inference:
         """(nodes, width) what the boundary after a layer becomes; messages in blocks are lost."""
         if isinstance(layer, LinearLayer) and len(message.blocks) > 1:
             adjacency = copied(normalize(self.graph, layer.aggregation), self.home)
-            message.replace_by_sums(adjacency, self._parts)
+            message.replace_by_sums(adjacency, self.division.parts)
 
             def updated(part: slice, rows: Rows) -> Tensor:
                 received = message[part].to(self.here)
@@ -294,44 +301,16 @@ class _Inference:
             room: what they may replace.
         """
         out, takes_sums, is_first = room, self._takes_sums(reader), True
-        for part in self._parts:
-            nodes = torch.arange(part.start, part.stop)
-            rows = compute(part, Rows(nodes, (0,), inside=False))
+        for part in self.division.parts:
+            rows = compute(part, Rows(self.division.nodes(part), (0,), inside=False))
             rows = on_host(rows) if self.home == HOST else rows
             columns = COLUMNS if takes_sums else rows.shape[1]
             if out is None or (is_first and not out.fits(rows, columns)):
                 out = self._room(rows, columns)
             out[part], is_first = rows, False
         assert out is not None  # a graph has a node or more
-        if self.processes.count > 1:
-            self._complete(out)
+        self.division.complete(out)
         return out
-
-    @cached_property
-    def _parts(self) -> list[slice]:
-        """The consecutive nodes that this process computes together, some at a time."""
-        return self._parts_of(self.processes.rank)
-
-    def _parts_of(self, rank: int) -> list[slice]:
-        """A run of all parts; of fewer parts than processes, each has one all the same."""
-        nodes, at_once, count = self.graph.num_nodes, self.rows_at_once, self.processes.count
-        parts = [slice(start, min(start + at_once, nodes)) for start in range(0, nodes, at_once)]
-        if len(parts) < count:
-            return [parts[min(rank, len(parts) - 1)]]
-        return parts[rank * len(parts) // count : (rank + 1) * len(parts) // count]
-
-    def _complete(self, out: RowMatrix) -> None:
-        """Have every process know the rows of all, a part of each at a time."""
-        parts = [self._parts_of(rank) for rank in range(self.processes.count)]
-        own = parts[self.processes.rank]
-        for place in range(max(map(len, parts))):
-            rows = on_host(out[own[min(place, len(own) - 1)]])
-            padded = rows.new_zeros(self.rows_at_once, rows.shape[1])
-            padded[: len(rows)] = rows
-            for of_rank, found in zip(parts, self.processes.gather(padded), strict=True):
-                if place < len(of_rank):
-                    part = of_rank[place]
-                    out[part] = found[: part.stop - part.start].to(self.home)
 
     def _room(self, rows: Tensor, columns: int) -> RowMatrix:
         """For as wide rows of all nodes."""

@@ -317,9 +317,7 @@ class Model(nn.Module):
             if graph.num_features == 0:
                 why = "graph.with_features('structure'), or --features structure, makes some of its edges"
             elif own not in (None, graph.x.dtype):
-                fits = own in (torch.float32, torch.float64)
-                fix = f"graph.to({own})" if fits else f"model.to({graph.x.dtype})"
-                why = f"its weights are of {own}; {fix} makes them agree"
+                why = f"its weights are of {own}; model.to({graph.x.dtype}) makes them agree"
             elif graph.edge_attr is None and "NoneType" in why:
                 why = f"perhaps a convolution reads edge_attr, of which the graph has none; {why}"
             raise ArgumentError(f"model: does not take the graph's {features} ({why})") from None

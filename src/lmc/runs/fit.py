@@ -32,6 +32,7 @@ from lmc.training.options import Checkpoint, Histories, TrainingOptions
 from lmc.training.records import Result
 
 
+@torch.inference_mode(False)  # what is made there cannot be trained with
 def fit(
     graph: Graph,
     model: Model,

@@ -6,7 +6,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -185,10 +185,10 @@ class RunFolder(Callback):
         self._config = config
         training.callbacks.append(self)
         result = training.run()
-        with self._writing() if self._writes else nullcontext():
-            if not self._writes:
-                return result
-            _write_json(self.folder / SUMMARY, asdict(summary_of(training.graph, result)))
+        summary = summary_of(training, result)
+        if self._writes:
+            with self._writing():
+                _write_json(self.folder / SUMMARY, asdict(summary))
         return result
 
     def _go_on(self, training: Training, config: Config) -> None:

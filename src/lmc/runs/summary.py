@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from lmc import checks, typed
-from lmc.data.graph import Graph
-from lmc.nn.inference import predict
 from lmc.runs.text_files import content_of, in_file, json_of
+from lmc.training.loop import Training
 from lmc.training.records import Record, Result
+from lmc.training.sharding import predicted_by
 
 MOST_CONFUSED = 200
 """The most classes for which confusions are kept: their number grows with the square."""
@@ -68,8 +68,9 @@ class Summary:
     batches: str | None = None
 
 
-def summary_of(graph: Graph, result: Result) -> Summary:
-    """Of a run that has ended."""
+def summary_of(training: Training, result: Result) -> Summary:
+    """Of a run that has ended; processes that share it call this together."""
+    graph = training.graph
     return Summary(
         metric=result.metric.name,
         higher_is_better=result.metric.higher_is_better,
@@ -80,7 +81,7 @@ def summary_of(graph: Graph, result: Result) -> Summary:
         stopped=result.stopped,
         graph=GraphSize(graph.num_nodes, graph.adjacency.num_entries, graph.num_features, graph.num_classes),
         parameters=sum(parameter.numel() for parameter in result.model.parameters()),
-        confusion=_confusion(graph, result),
+        confusion=_confusion(training, result),
         wall_seconds=result.wall_seconds,
         batches=result.batches,
     )
@@ -95,8 +96,9 @@ def read_summary(file: Path) -> Summary:
     return summary
 
 
-def _confusion(graph: Graph, result: Result) -> Confusion | None:
+def _confusion(training: Training, result: Result) -> Confusion | None:
     """Of the test nodes, or of validation or training nodes where there are none."""
+    graph = training.graph
     if graph.task != "multiclass" or not result.history or graph.num_classes > MOST_CONFUSED:
         return None
     split, mask = next(
@@ -104,7 +106,8 @@ def _confusion(graph: Graph, result: Result) -> Confusion | None:
         for split, mask in (("test", graph.test_mask), ("val", graph.val_mask), ("train", graph.train_mask))
         if bool(mask.any())
     )
-    predicted = predict(graph, result.model)[mask].argmax(dim=1)
+    prediction = predicted_by(training.processes, graph, result.model, training.sampler)
+    predicted = prediction[mask].argmax(dim=1)
     classes = max(graph.num_classes, int(predicted.max()) + 1)
     pairs = torch.bincount(graph.y[mask] * classes + predicted, minlength=classes**2)
     return Confusion(split, pairs.reshape(classes, classes).tolist())

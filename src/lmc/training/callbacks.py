@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import difflib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from lmc import checks
+from lmc.errors import ArgumentError
 
 if TYPE_CHECKING:
     from lmc.training.loop import Training
@@ -39,3 +44,17 @@ class Callback:
 
     def on_error(self, training: Training) -> None:
         """When an error ends the run, before it is raised further."""
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raise ArgumentError unless each is a Callback; warn of methods that look like hooks and are none."""
+    hooks = [name for name in vars(Callback) if name.startswith("on_")]
+    for callback in checks.sequence("callbacks", callbacks):
+        if not isinstance(callback, Callback):
+            raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
+        for name in dir(type(callback)):
+            if name.startswith("on_") and name not in hooks:
+                near = difflib.get_close_matches(name, hooks, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"hooks are {', '.join(hooks)}"
+                text = f"callbacks: {type(callback).__name__}.{name} is never called; {hint}"
+                warnings.warn(text, stacklevel=5)

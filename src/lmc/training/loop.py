@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from lmc import checks, memory_use, typed
+from lmc import memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of
@@ -29,14 +29,13 @@ from lmc.estimators.gradient_error import gradient_error
 from lmc.estimators.history import MemoryHistory
 from lmc.files import one_line
 from lmc.kernels import compiled_seconds
-from lmc.nn.fitting import check_model, in_type_of, warn_of_unread_weights
-from lmc.nn.inference import predict
+from lmc.nn.fitting import check_model, in_type_of
 from lmc.nn.model import Model
 from lmc.nn.weights import weights_of
 from lmc.processes import ALONE, Processes
 from lmc.training.alike import check_alike, share_weights
 from lmc.training.best import BestEpoch
-from lmc.training.callbacks import Callback
+from lmc.training.callbacks import Callback, check_callbacks
 from lmc.training.divergence import diverged
 from lmc.training.gradient_hooks import ClipNorm, GradientHook
 from lmc.training.memory_check import check_memory
@@ -48,6 +47,7 @@ from lmc.training.sharding import (
     agreed_stop,
     check_sharing,
     gather_descriptors,
+    predicted_by,
     remembered_in,
     shared_sampler,
     steps_of,
@@ -78,15 +78,12 @@ def prepare_training(
     graph = graph.by_cluster
     check_estimator(estimator)
     check_sharing(estimator, options, processes)
-    for callback in checks.sequence("callbacks", callbacks):
-        if not isinstance(callback, Callback):
-            raise ArgumentError(f"callbacks={checks.shown([callback])}: each must be an lmc.Callback")
+    check_callbacks(callbacks)
     check_model(model)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
     graph = in_type_of(model, graph)
-    warn_of_unread_weights(model, graph)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
@@ -304,7 +301,7 @@ class Training:
         further = None
         if number % options.evaluate_every == 0 or number == options.epochs:
             precision = options.precision or self.estimator.precision
-            prediction = predict(self.graph, self.model, precision=precision, processes=self.processes)
+            prediction = predicted_by(self.processes, self.graph, self.model, self.sampler, precision)
             metrics = evaluate(self.graph, prediction)
             further = {n: evaluate(self.graph, prediction, of) for n, of in self._further_metrics.items()}
         error = None

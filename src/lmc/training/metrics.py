@@ -15,6 +15,7 @@ from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.data.stored import selected
 from lmc.errors import ArgumentError
+from lmc.files import raised_text
 from lmc.kernels.fixed_sums import total
 
 MetricFunction = Callable[[Tensor, Tensor], float]
@@ -189,7 +190,10 @@ def _checked(name: str, function: MetricFunction) -> MetricFunction:
     """The same function, whose value is a number."""
 
     def of(prediction: Tensor, y: Tensor) -> float:
-        value = cast(Any, function(prediction, y))
+        try:
+            value = cast(Any, function(prediction, y))
+        except Exception as error:  # it may raise anything
+            raise ArgumentError(f"metrics[{name!r}]: raised {raised_text(error)}") from error
         try:
             return float(value)
         except (TypeError, ValueError, RuntimeError):

@@ -25,6 +25,9 @@ from lmc.estimators.shard_places import ShardPlaces
 from lmc.estimators.sharded import Sharded
 from lmc.estimators.spider import Spider
 from lmc.estimators.top import TOP
+from lmc.nn.inference import predict
+from lmc.nn.model import Model
+from lmc.precision import Precision
 from lmc.processes import Processes
 from lmc.training.options import TrainingOptions
 
@@ -93,6 +96,14 @@ def steps_of(estimator: Estimator, sampler: Sampler, processes: Processes) -> Es
     nodes = estimator.nodes if isinstance(estimator, HistoryEstimator) and estimator.stores else None
     places = nodes if isinstance(nodes, ShardPlaces) else None
     return Sharded(estimator, sampler, places, processes)
+
+
+def predicted_by(
+    processes: Processes, graph: Graph, model: Model, sampler: Sampler, precision: Precision = "full"
+) -> Tensor:
+    """(nodes, out) predictions of all nodes, by processes that call this together."""
+    shards = sampler.of_node if isinstance(sampler, ShardedSampler) else None
+    return predict(graph, model, precision=precision, processes=processes, shards=shards)
 
 
 def agreed_stop(processes: Processes, reason: str | None) -> str | None:

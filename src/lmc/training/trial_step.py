@@ -132,7 +132,8 @@ def _graph_of(graph: Graph, sizes: BatchSizes) -> Graph:
     nodes = sizes.nodes + sizes.halo
 
     def some(low: int, high: int, count: int) -> Tensor:
-        return torch.randint(low, high, (count,), generator=generator)
+        # Where nothing is outside, none of it is asked for.
+        return torch.randint(low, max(high, low + 1), (count,), generator=generator)
 
     # Every halo node has a neighbour in the batch; each pair is two messages.
     across = max(sizes.halo, sizes.across) if sizes.halo else 0

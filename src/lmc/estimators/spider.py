@@ -117,6 +117,7 @@ class Spider(Estimator):
         self.inner.bind(model, graph, init, loss, seed, histories, outside, precision, device, room)
         self.model, self.graph = model, graph
         self.loss, self.placement = self.inner.loss, self.inner.placement
+        self._times_changed = self.inner._times_changed
         self._begin()
 
     def reset(self) -> None:

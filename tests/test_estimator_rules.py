@@ -350,10 +350,10 @@ def test_mistakes_are_one_line(mistake, message):
 
 
 @pytest.mark.parametrize("name", ["x", "y", "train_mask"])
-@pytest.mark.parametrize("estimator", ["FullBatch", "LMC"])
+@pytest.mark.parametrize("estimator", [lmc.FullBatch, lmc.LMC, lambda: lmc.Spider(lmc.LMC())])
 def test_arrays_that_are_changed_in_place_ask_for_another_bind(estimator, name):
     graph, model = graph_of("undirected"), gcn(2)
-    bound_to = bound(EVERY[estimator](), model, graph)
+    bound_to = bound(estimator(), model, graph)
     batch = graph.batch(range(graph.num_nodes))
     bound_to.backward(batch)
     getattr(graph, name)[:3] = 1

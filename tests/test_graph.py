@@ -426,6 +426,15 @@ def test_features_that_are_changed_in_place_are_others():
             r"graph\.x: cannot be assigned; graph\.replace\(x=\.\.\.\) makes",
         ),
         (lambda g: setattr(g, "edge_type", None), r"graph\.edge_type: cannot be assigned; lmc\.Graph"),
+        (
+            lambda g: setattr(g, "edge_index", g.edge_index),
+            r"graph\.edge_index: cannot be assigned; lmc\.Graph",
+        ),
+        (lambda g: setattr(g, "edge_weight", None), r"graph\.edge_weight: cannot be assigned; lmc\.Graph"),
+        (
+            lambda g: g.replace(edge_weight=None),
+            r"feature_names; lmc\.Graph\(\.\.\.\) makes a graph with other edges",
+        ),
         (lambda g: g.replace(x=g.x[:2]), r"x has shape \(2, 4\)"),
         (lambda g: g.replace(y=g.y[:5]), r"y has shape \(5,\)"),
         (lambda g: g.replace(train_mask=g.val_mask), "the node is in train_mask; masks must not overlap"),

@@ -1,10 +1,12 @@
 """What people give by mistake is one line; what surrounds a call does not change its result."""
 
+import re
 import warnings
 
 import pytest
 import torch
 from torch_geometric.nn import GCNConv, GraphSAGE
+from torch_geometric.nn.models import GCN
 
 import lmc
 from commands import called as run_here
@@ -290,3 +292,27 @@ def test_spaces_between_methods_do_not_matter(tmp_path):
     given = ("--parts", "4", "--epochs", "1", "--hidden", "4", "--out", tmp_path / "x")
     done = run_here("compare", "--methods", "gas, cluster", *given)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lmc.GCN(4, 8, 3).to("meta"), "is on the device 'meta', without a value"),
+        (lambda: torch.compile(lmc.GCN(4, 8, 3)), "torch.compile has wrapped GCN: give it uncompiled"),
+        (lambda: in_inference_mode(lambda: lmc.GCN(4, 8, 3)), "was made in torch.inference_mode(): nothing"),
+    ],
+)
+def test_models_that_cannot_be_trained_as_they_are(make, message):
+    small = lmc.synthetic(nodes=50, features=4, classes=3)
+    with pytest.raises(lmc.ArgumentError, match=re.escape(message)):
+        lmc.fit(small, make(), lmc.GAS(), parts=4, epochs=1)
+
+
+def in_inference_mode(make):
+    with torch.inference_mode():
+        return make()
+
+
+def test_a_compiled_model_of_pyg_is_asked_for_uncompiled():
+    with pytest.raises(lmc.ArgumentError, match=r"torch\.compile has wrapped GCN: give it uncompiled"):
+        lmc.from_pyg(torch.compile(GCN(4, 8, 2, 3)))

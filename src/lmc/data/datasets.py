@@ -191,11 +191,11 @@ def _not_found(name: str, root: str | Path | None) -> str:
         return f"{name}: no such file, or not a graph (.npz or a folder with {storage.HEADER})"
     names = ["synthetic", *published.ALIASES, *published.PUBLISHED]
     near = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = f"did you mean {near[0]}? Looked" if near else "looked"
     looked = ", ".join(str(folder / f"{name}.npz") for folder in search_folders(root))
     rule = "root= or LMC_DATA name other folders"
     known = f"known are synthetic (needs no file), {', '.join(names[1:])}"
-    return f"data set {name!r} is missing: {hint}Looked for {looked}; {rule}; {known}"
+    return f"data set {name!r} is missing: {hint} for {looked}; {rule}; {known}"
 
 
 def read_npz(file: Path, split: int | None = None) -> Graph:

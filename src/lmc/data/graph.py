@@ -18,7 +18,7 @@ from lmc.data.made_features import Made, made_features
 from lmc.data.nodes import GivenNodes, Nodes, columns_of
 from lmc.data.origin import Origin
 from lmc.data.other_libraries import OtherLibraries
-from lmc.data.set_once import SetOnce, with_arrays
+from lmc.data.set_once import OF_EDGES, SetOnce, times_changed, with_arrays
 from lmc.data.splits import MASKS
 from lmc.data.topology import Topology
 from lmc.errors import ArgumentError, GraphError
@@ -38,7 +38,8 @@ class Graph(SetOnce, OtherLibraries, Topology):
     - a node without edges is a node like any other.
 
     Arrays are shared with the caller where their type allows it, and checked once: do not change them;
-    `replace` makes a graph with others.
+    `replace` makes a graph with others. (What was changed in place all the same is checked again before it is
+    used; changed weights of edges are refused.)
 
     Labels are one of three kinds (`task`): integer classes (`"multiclass"`; False and True are 0 and 1), a
     matrix of zeros and ones (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is
@@ -88,6 +89,7 @@ class Graph(SetOnce, OtherLibraries, Topology):
     feature_names: tuple[str, ...] | None
     """One per column of `x`, each once; or None."""
 
+    @torch.inference_mode(False)  # what is made there cannot be trained on
     def __init__(
         self,
         edge_index: Any,
@@ -115,6 +117,7 @@ class Graph(SetOnce, OtherLibraries, Topology):
         self._set(edges, nodes.checked(num_nodes))
 
     @classmethod
+    @torch.inference_mode(False)
     def from_csr(
         cls,
         indptr: Any,
@@ -152,6 +155,7 @@ class Graph(SetOnce, OtherLibraries, Topology):
     def _set(self, edges: GraphEdges, nodes: Nodes) -> None:
         self.adjacency, self.edge_attr, self.edge_type = edges
         vars(self).update(nodes._asdict())
+        self._as_made = times_changed(self)
 
     # -- a folder on disk; where it is from --------------------------------------------------------
 
@@ -253,7 +257,8 @@ class Graph(SetOnce, OtherLibraries, Topology):
         """
         for name in changes:
             if name not in Nodes._fields:
-                raise ArgumentError(f"replace({name}=...): must be one of {', '.join(Nodes._fields)}")
+                hint = "; lmc.Graph(...) makes a graph with other edges" if name in OF_EDGES else ""
+                raise ArgumentError(f"replace({name}=...): must be one of {', '.join(Nodes._fields)}{hint}")
         given: dict[str, Any] = {name: getattr(self, name) for name in Nodes._fields}
         if "x" in changes:
             given["feature_names"] = None

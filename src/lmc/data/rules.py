@@ -45,7 +45,7 @@ def tensor(name: str, array: Any) -> Tensor:
         raise GraphError(f"{name} has layout {result.layout}: must be dense")
     if result.is_complex():
         raise GraphError(f"{name} has type {result.dtype}: must be real")
-    return result
+    return result.clone() if result.is_inference() else result
 
 
 def _first_text(array: Any) -> str | None:

@@ -39,6 +39,16 @@ class Topology:
         return self.adjacency.num_entries
 
     @property
+    def edge_index(self) -> Tensor:
+        """(2, edges) int64, sources above targets, in the order of `adjacency`; made anew each time.
+
+        >>> import lmc
+        >>> lmc.Graph([[2, 0], [0, 1]]).edge_index.tolist()
+        [[2, 0], [0, 1]]
+        """
+        return torch.stack([self.adjacency.indices.long(), self.adjacency.row_ids().long()])
+
+    @property
     def edge_weight(self) -> Tensor | None:
         """(edges,) in the order of `adjacency`, or None where every weight is one."""
         return self.adjacency.values

@@ -19,7 +19,18 @@ def check_model(model: object) -> None:
         hint = (
             "such as lmc.GCN; lmc.from_pyg(model) wraps PyG's own, lmc.GNN(layers=[...]) takes convolutions"
         )
-        raise ArgumentError(f"model: {type(model).__name__} is not an lmc model, {hint}")
+        raise ArgumentError(
+            f"model: {type(model).__name__} is not an lmc model, {compiled_hint(model) or hint}"
+        )
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise ArgumentError(f"model: parameter {name!r} is on the device 'meta', without a value")
+
+
+def compiled_hint(model: object) -> str:
+    """What to give in place of a module that `torch.compile` has wrapped; nothing for any other."""
+    inner = getattr(model, "_orig_mod", None)
+    return "" if inner is None else f"torch.compile has wrapped {type(inner).__name__}: give it uncompiled"
 
 
 def in_type_of(model: Model, graph: Graph) -> Graph:
@@ -77,6 +88,9 @@ def layer_widths(model: Model, graph: Graph) -> list[LayerWidths]:
 
 
 def _check_parameters(model: Model) -> None:
+    if any(parameter.is_inference() for parameter in model.parameters()):
+        rule = "nothing made there can be trained; make it outside"
+        raise ArgumentError(f"model: was made in torch.inference_mode(): {rule}")
     known = {p for part in (model.encoder, model.layers, model.head) for p in part.parameters()}
     for name, parameter in model.named_parameters():
         if parameter not in known:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from lmc.errors import ArgumentError
+from lmc.nn.fitting import compiled_hint
 from lmc.nn.gnn import GNN, as_module
 from lmc.nn.model import Model
 from lmc.nn.pyg_options import recipe_of
@@ -42,7 +43,7 @@ def from_pyg(model: BasicGNN) -> GNN:
     kind = type(model).__name__
     if not isinstance(model, BasicGNN):
         names = "GCN, GraphSAGE, GIN, GAT, PNA, EdgeCNN"
-        hint = "lmc.GNN(layers=[...]) takes the convolutions of any other"
+        hint = compiled_hint(model) or "lmc.GNN(layers=[...]) takes the convolutions of any other"
         raise ArgumentError(f"model: {kind} is none of torch_geometric's {names}; {hint}")
     if type(model).forward is not BasicGNN.forward:
         raise ArgumentError(f"model: {kind} has a forward of its own; lmc.GNN(layers=[...]) takes its parts")

@@ -28,7 +28,7 @@ from lmc.runs.metrics_file import read_metrics
 from lmc.runs.models import as_model, built, check_model, module_of, resolved
 from lmc.runs.registry import OwnKind, allow_own_model, is_own, model_kind
 from lmc.runs.run import read_tree
-from lmc.runs.sections import Settings, is_in_memory
+from lmc.runs.sections import IN_MEMORY, Settings, is_in_memory
 from lmc.runs.text_files import in_file
 from lmc.training.records import Record
 
@@ -81,7 +81,8 @@ class Run:
 
     def __repr__(self) -> str:
         names = {part: self.settings.get(part, {}).get("name") for part in ("method", "model", "data")}
-        return f"Run({self.folder}: {names['method']}, {names['model']} on {names['data']})"
+        data = "a graph in memory" if names["data"] == IN_MEMORY else names["data"]
+        return f"Run({self.folder}: {names['method']}, {names['model']} on {data})"
 
     @cached_property
     def metrics(self) -> Sequence[Record]:

@@ -294,6 +294,7 @@ def test_spaces_between_methods_do_not_matter(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -313,6 +314,7 @@ def in_inference_mode(make):
         return make()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_a_compiled_model_of_pyg_is_asked_for_uncompiled():
     with pytest.raises(lmc.ArgumentError, match=r"torch\.compile has wrapped GCN: give it uncompiled"):
         lmc.from_pyg(torch.compile(GCN(4, 8, 2, 3)))

@@ -1,5 +1,7 @@
 """What must hold of the estimators: exact in float64, on every kind of graph and model."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -94,10 +96,9 @@ def test_twice_the_loss_has_twice_the_gradient():
 # -- 2. One batch that holds every node -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("depth", [2, 5])
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("estimator", EVERY)
+@pytest.mark.parametrize(
+    ("estimator", "name", "depth", "kind"), mostly_long(product(EVERY, MODELS, (2, 5), KINDS), every=7)
+)
 def test_everything_in_one_batch_is_full_batch(estimator, name, depth, kind):
     graph, model = graph_of(kind), MODELS[name](depth)
     everything = graph.batch(range(graph.num_nodes))
@@ -138,8 +139,7 @@ def test_the_mean_of_lmc_is_the_gradient(name, depth, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", mostly_long(KINDS, every=4))
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "kind"), mostly_long(product(MODELS, KINDS), every=11))
 def test_at_rest_the_mean_of_lmc_with_the_beta_it_finds_is_the_gradient(name, kind):
     """Histories become right, so β becomes zero where something is incomplete."""
     graph, model = graph_of(kind), MODELS[name](3)

@@ -163,6 +163,7 @@ print(sorted(found))
 
 @pytest.mark.posix
 @pytest.mark.process
+@pytest.mark.long
 def test_a_full_disk_in_each_kind_of_write(tmp_path):
     printed = python(FULL, tmp_path, LMC_CACHE=str(tmp_path / "cache"))
     assert printed.strip() == "['csv', 'npz', 'parquet', 'report', 'save', 'train']"

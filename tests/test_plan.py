@@ -57,6 +57,7 @@ def test_a_small_step_says_what_a_large_one_takes(model, method):
     assert 0.95 < (found.blocks + 1e5) / (blocks + 1e5) < 1.8
 
 
+@pytest.mark.long
 def test_what_another_model_needs_is_tried_before_it_is_trained(monkeypatch):
     """A model of which a step takes many times what formulas say."""
     model, free = MODELS["gat"](), 60_000_000
@@ -78,7 +79,7 @@ def small_process(monkeypatch):
     monkeypatch.setattr(module, "BYTES_PER_NODE", 8)
 
 
-@pytest.mark.parametrize("model", ["gcn", "gat"])
+@pytest.mark.parametrize("model", ["gcn", pytest.param("gat", marks=pytest.mark.long)])
 def test_more_memory_makes_larger_batches(small_process, model):
     plans = [plan_for(memory, model, parts=60) for memory in (8e6, 16e6, 10**9)]
     counts = [plan.parts_per_batch for plan in plans]

@@ -104,7 +104,7 @@ def test_weights_metrics_predictions_and_checkpoints_are_those_of_one_process(tm
 
 @pytest.mark.long
 def test_four_processes_too(tmp_path, alone):
-    cases = ["lmc", "fm"]
+    cases = ["lmc", "ahead", "fm"]
     check_same(alone, tmp_path / "n", shared(4, tmp_path / "n", *cases), cases)
 
 
@@ -112,7 +112,7 @@ def test_four_processes_too(tmp_path, alone):
     ("first", "then"), [(2, 1), *(pytest.param(*pair, marks=pytest.mark.long) for pair in [(1, 4), (4, 2)])]
 )
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, first, then):
-    cases = ["lmc", "gradients", "gat"]
+    cases = ["lmc", "ahead", "gradients", "gat"]
     stopped = shared(first, tmp_path / "n", *(f"{case}:stop3" for case in cases))
     assert {found[case]["stopped"] for found in stopped for case in cases} == {"interrupted"}
     check_same(alone, tmp_path / "n", shared(then, tmp_path / "n", *(f"{c}:resume" for c in cases)), cases)

@@ -160,7 +160,7 @@ class Training:
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
-        self.stepping = steps_of(estimator, sampler, processes)
+        self.stepping = steps_of(estimator, sampler, processes, options.overlap)
         estimator.watch = None if self._descriptors is None else self._descriptors.see
         self._peak_before = 0
         self._held_before: int | None = None

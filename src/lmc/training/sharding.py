@@ -89,13 +89,15 @@ def remembered_in(
     return ShardPlaces(graph, sampler.clusters, sampler.of_cluster, of_process, processes.rank)
 
 
-def steps_of(estimator: Estimator, sampler: Sampler, processes: Processes) -> Estimator:
+def steps_of(
+    estimator: Estimator, sampler: Sampler, processes: Processes, overlap: bool = False
+) -> Estimator:
     """What estimates a step: the bound estimator itself, or over its shards."""
     if not isinstance(sampler, ShardedSampler):
         return estimator
     nodes = estimator.nodes if isinstance(estimator, HistoryEstimator) and estimator.stores else None
     places = nodes if isinstance(nodes, ShardPlaces) else None
-    return Sharded(estimator, sampler, places, processes)
+    return Sharded(estimator, sampler, places, processes, overlap)
 
 
 def predicted_by(

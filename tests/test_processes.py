@@ -257,6 +257,26 @@ def test_the_command_starts_them_and_starts_them_again(tmp_path, small, straight
     assert weights(folder) == weights(straight)
 
 
+def test_a_prepared_folder_knows_its_shards_and_gives_the_same_bytes(tmp_path, small):
+    """Each process makes, and reads, what its own shards need; with rows of others on their way."""
+    lmc.prepare(lmc.load(small), tmp_path / "graph", parts=8, shards=4)
+    own = ["--hidden", "8", "--parts-per-batch", "1", "--shards", "4", "--overlap", "--epochs", "3"]
+    command = ["-m", "lmc", "train", "--data", tmp_path / "graph", *own, "--checkpoint-seconds", "0"]
+    for count in (1, 2):
+        codes, _, said = ends(start(count, *command, "--out", tmp_path / f"of-{count}"))
+        assert codes == [0] * count, said
+    assert "overlap = true" in (tmp_path / "of-2" / "config.toml").read_text()
+    assert weights(tmp_path / "of-1") == weights(tmp_path / "of-2")
+    one, other = (kept(tmp_path / f"of-{count}" / "checkpoints") for count in (1, 2))
+    assert one == other
+    records = [
+        [json.loads(line)["test"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (tmp_path / "of-1", tmp_path / "of-2")
+    ]
+    assert records[0] == records[1]
+    assert len(records[0]) == 3
+
+
 # -- two machines -------------------------------------------------------------------------------------
 
 

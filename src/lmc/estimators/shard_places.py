@@ -176,6 +176,12 @@ class ShardPlaces(Remembered):
         self._known[None] = _in_order([border.own for border in self._border.values()], own)
         self._count = end
 
+    @property
+    def members(self) -> Tensor:
+        """(any,) all nodes that batches of these shards have, within or outside, in order."""
+        here = torch.isin(self._of_node, torch.tensor([*self.mine]))
+        return sorted_union([here.nonzero()[:, 0], *(border.around for border in self._border.values())])
+
     def places(self, nodes: Tensor, shard: int | None = None) -> Tensor:
         """(nodes,) int64 where a shard reads and writes them; None for where they are at home."""
         known, places = self._known[shard]

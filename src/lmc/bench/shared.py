@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.table import Table
+from torch import Tensor
 
 from lmc.batching.partition import partition
 from lmc.batching.samplers import ClusterSampler
@@ -21,7 +22,8 @@ from lmc.errors import RunError
 from lmc.estimators.shard_places import ShardPlaces
 
 PARTS, PER_BATCH, EPOCHS = 80, 10, 4
-MODEL = ("--model", "gcn", "--hidden", "256", "--layers", "3", "--norm", "batch", "--dropout", "0.5")
+WIDTH, LAYERS = 256, 3
+MODEL = ("--model", "gcn", "--hidden", WIDTH, "--layers", LAYERS, "--norm", "batch", "--dropout", 0.5)
 RUN = ("--alpha", "0", "--parts", PARTS, "--parts-per-batch", PER_BATCH, "--epochs", EPOCHS)
 KEPT = ("--checkpoint", "none", "--evaluate-every", EPOCHS, "--device", "cpu", "--json")
 
@@ -74,9 +76,19 @@ def cost(data: str, root: str | None, shards: int, processes: int) -> Cost:
     return Cost(statistics.median(seconds), max(record["memory"] for record in records))
 
 
-def rows_exchanged(graph: Graph, shards: int) -> Rows:
-    """Of batches as those of `cost`, with a process for each shard."""
-    clusters = partition(graph, PARTS)
+def rows_exchanged(
+    graph: Graph, shards: int, clusters: Tensor | None = None, per_batch: int = PER_BATCH
+) -> Rows:
+    """With a process for each shard.
+
+    Args:
+        graph: the graph.
+        shards: how many.
+        clusters: (nodes,) the cluster of each; None for those of `cost`.
+        per_batch: clusters in a batch.
+    """
+    clusters = partition(graph, PARTS) if clusters is None else clusters
+    parts = int(clusters.max()) + 1
     of_cluster = cut_into_shards(graph, clusters, shards)
     of_process = [shards_of(rank, shards, shards) for rank in range(shards)]
     places = [ShardPlaces(graph, clusters, of_cluster, of_process, rank) for rank in range(shards)]
@@ -89,12 +101,11 @@ def rows_exchanged(graph: Graph, shards: int) -> Rows:
         )
 
     once = sum(len(each) - sum(map(len, each.own.values())) for each in places) / graph.num_nodes
-    return Rows(once, in_an_epoch(min(PER_BATCH, PARTS // shards)), in_an_epoch(1))
+    return Rows(once, in_an_epoch(min(per_batch, parts // shards)), in_an_epoch(1))
 
 
-def table(graph: Graph, data: str, root: str | None, processes: int) -> Table:
+def table(graph: Graph, one: Cost, several: Cost, processes: int) -> Table:
     """One process with all cores beside several that share them."""
-    one, several = (cost(data, root, processes, count) for count in (1, processes))
     rows = rows_exchanged(graph, processes)
     found = Table(title=f"LMC {PARTS}/{PER_BATCH}, alpha 0, in {processes} shards")
     for column in ("", "1 process", f"{processes} processes", "ratio"):

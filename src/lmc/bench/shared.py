@@ -88,20 +88,40 @@ def rows_exchanged(
         per_batch: clusters in a batch.
     """
     clusters = partition(graph, PARTS) if clusters is None else clusters
-    parts = int(clusters.max()) + 1
-    of_cluster = cut_into_shards(graph, clusters, shards)
-    of_process = [shards_of(rank, shards, shards) for rank in range(shards)]
-    places = [ShardPlaces(graph, clusters, of_cluster, of_process, rank) for rank in range(shards)]
+    cut = Cut.of(graph, clusters, shards)
+    most = (int(clusters.max()) + 1) // shards
+    return Rows(cut.once, cut.in_an_epoch(min(per_batch, most)), cut.in_an_epoch(1))
 
-    def in_an_epoch(per_batch: int) -> float:
-        sampler = ShardedSampler(ClusterSampler(graph, clusters, per_batch, balance="labels"), of_cluster)
-        turns = (turn.groups for turn in sampler.turns(0))
-        return (
-            sum(len(each.exchange(groups).targets) for groups in turns for each in places) / graph.num_nodes
-        )
 
-    once = sum(len(each) - sum(map(len, each.own.values())) for each in places) / graph.num_nodes
-    return Rows(once, in_an_epoch(min(per_batch, parts // shards)), in_an_epoch(1))
+class Cut(NamedTuple):
+    """A graph in shards, each of a process of its own."""
+
+    graph: Graph
+    clusters: Tensor
+    of_cluster: Tensor
+    places: list[ShardPlaces]
+
+    @staticmethod
+    def of(graph: Graph, clusters: Tensor, shards: int) -> Cut:
+        """By so many processes."""
+        of_cluster = cut_into_shards(graph, clusters, shards)
+        of_process = [shards_of(rank, shards, shards) for rank in range(shards)]
+        each = (ShardPlaces(graph, clusters, of_cluster, of_process, rank) for rank in range(shards))
+        return Cut(graph, clusters, of_cluster, list(each))
+
+    @property
+    def once(self) -> float:
+        """Rows a node that somebody else reads, each counted once for each shard that does."""
+        inboxes = sum(len(each) - sum(map(len, each.own.values())) for each in self.places)
+        return inboxes / self.graph.num_nodes
+
+    def in_an_epoch(self, per_batch: int) -> float:
+        """Rows a node that are sent, by batches of so many clusters."""
+        whole = ClusterSampler(self.graph, self.clusters, per_batch, balance="labels")
+        sampler = ShardedSampler(whole, self.of_cluster)
+        groups = [sampler.turn(iter(()), 0, step).groups for step in range(sampler.steps)]
+        rows = sum(len(each.exchange(of_step).targets) for of_step in groups for each in self.places)
+        return rows / self.graph.num_nodes
 
 
 def table(graph: Graph, one: Cost, several: Cost, processes: int) -> Table:

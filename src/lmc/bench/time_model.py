@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.table import Table
 
 from lmc.batching.partition import partition
-from lmc.bench.shared import LAYERS, WIDTH, rows_exchanged
+from lmc.bench.shared import LAYERS, WIDTH, Cut
 from lmc.data.graph import Graph
 from lmc.estimators.lmc import LMC
 from lmc.nn.fitting import layer_widths
@@ -90,7 +90,7 @@ def table(graph: Graph, seconds: float) -> Table:
     clusters = partition(graph, PARTS)
     for machines in MACHINES:
         per_batch = max(1, PARTS // SHARE // machines)
-        rows = rows_exchanged(graph, machines, clusters, per_batch).batches
+        rows = Cut.of(graph, clusters, machines).in_an_epoch(per_batch)
         steps = -(-PARTS // machines // per_batch)
         work = Work(seconds, steps, rows * graph.num_nodes * row_bytes, gradient)
         times = [

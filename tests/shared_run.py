@@ -35,6 +35,12 @@ CASES = {
     "lmc": (lmc.LMC, gcn, GRAPH, {"gradient_error_every": 2}),
     "gradients": (lmc.LMC, gcn, GRAPH, {"balance": "gradients", "epochs": 4}),
     "gas": (lmc.GAS, gcn, DIRECTED, {"precision": "half", "init": "exact", "balance": "none"}),
+    "ahead": (
+        lmc.LMC,
+        gcn,
+        DIRECTED,
+        {"overlap": True, "shards": 8, "parts_per_batch": 1, "precision": "half", "gradient_error_every": 2},
+    ),
     "fm": (lmc.GraphFM, gcn, GRAPH, {"scheduler": "plateau"}),
     "gat": (lmc.GAS, gat, GRAPH, {"precision": "int8"}),
     "cluster": (lmc.ClusterGCN, gcn, GRAPH, {"patience": 1}),

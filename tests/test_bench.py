@@ -6,7 +6,7 @@ import torch
 from rich.console import Console
 
 import lmc
-from lmc.bench import rows, run, tables
+from lmc.bench import rows, run, shared, tables, time_model
 from lmc.bench.tables import CLUSTER_COARSE, FULL_BATCH, GAS_COARSE, LMC_MIDDLE, PYG, SPIDER, TOP_COARSE
 
 GROUPS = [*run.GROUPS.values(), *run.ACCURACY]
@@ -72,3 +72,23 @@ def test_spider_is_timed_on_small_steps_and_an_epoch_may_begin_anew(monkeypatch)
     ahead = 8 + 1
     assert len(seen) == 2 * ahead
     assert torch.equal(seen[ahead].nodes, seen[0].nodes)
+
+
+def test_rows_that_go_to_other_processes_are_counted_and_make_the_time_of_many_machines(monkeypatch):
+    graph = lmc.synthetic(nodes=600, classes=4)
+    found = shared.rows_exchanged(graph, 4, lmc.partition(graph, 16), per_batch=2)
+    # With every cluster of a shard in one batch, each row is read once.
+    whole = shared.rows_exchanged(graph, 4, lmc.partition(graph, 16), per_batch=4)
+    assert whole.batches == whole.once == found.once
+    assert found.once < found.batches < found.of_one
+    monkeypatch.setattr(time_model, "MACHINES", (2, 4))
+    monkeypatch.setattr(time_model, "PARTS", 16)
+    text = StringIO()
+    Console(width=160, file=text).print(time_model.table(graph, 10.0))
+    lines = [line for line in text.getvalue().splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+    assert [row[0] for row in cells] == ["2", "4"]
+    for row in cells:  # nothing is faster than what is computed, nor faster without overlap than with it
+        times = [tuple(map(float, cell.split(" / "))) for cell in row[2:]]
+        assert all(without >= ahead >= 10 / int(row[0]) - 0.01 for without, ahead in times)
+        assert times == sorted(times, reverse=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import lmc
 from commands import called, fails
 from lmc.batching import prepare as module
+from lmc.batching.shards import cut_into_shards
 from lmc.data.extents import Extents, Form
 from lmc.data.prepared import Prepared
 from strategies import graphs
@@ -156,6 +157,31 @@ def test_too_little_memory_is_named(tmp_path):
         lmc.prepare(graph, tmp_path / "g", memory="100MB")
     with pytest.raises(lmc.ArgumentError, match="memory='much': must be bytes"):
         lmc.prepare(graph, tmp_path / "g", memory="much")
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_clusters_of_a_shard_lie_together(tmp_path, shards):
+    graph = lmc.synthetic(nodes=300, features=4)
+    folder = lmc.prepare(graph, tmp_path / "g", parts=6, shards=shards)
+    assert folder.shards == shards
+    clusters = lmc.partition(graph, 6)
+    of_node = cut_into_shards(graph, clusters, shards)[clusters]
+    each = [np.concatenate([folder.nodes(c) for c in run]) for run in np.arange(6).reshape(shards, -1)]
+    assert [sorted(nodes.tolist()) for nodes in each] == [
+        (of_node == shard).nonzero()[:, 0].tolist() for shard in range(shards)
+    ]
+    assert_holds(folder, graph, folder.clusters(np.arange(300)))
+
+
+def test_shards_that_cannot_be_are_one_line(tmp_path):
+    graph = lmc.synthetic(nodes=300, features=4)
+    with pytest.raises(lmc.ArgumentError, match="parts=6: must be a multiple of shards=4, such as 4"):
+        lmc.prepare(graph, tmp_path / "g", parts=6, shards=4)
+    assert lmc.prepare(graph, tmp_path / "g", shards=7).parts % 7 == 0
+    manifest = tmp_path / "g" / "prepared.json"
+    manifest.write_text(manifest.read_text().replace('"shards": 7', '"shards": 0'))
+    with pytest.raises(lmc.GraphError, match="shards=0: must be a divisor of its"):
+        Prepared(tmp_path / "g")
 
 
 def test_on_the_command_line(tmp_path):

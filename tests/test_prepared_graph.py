@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 import lmc
 from commands import called, fails
 from lmc.data import stored
+from lmc.data.normalization import propagated
 from lmc.data.prepared_graph import PreparedGraph
+from lmc.data.set_once import with_arrays
+from lmc.training.state_check import fingerprint
 from strategies import graphs
 from test_disk_histories import last_state
 
@@ -106,20 +109,39 @@ def test_a_training_is_the_one_on_the_graph_with_these_clusters(tmp_path, estima
     assert torch.allclose(lmc.predict(found, other, nodes=mask), expected[mask], atol=1e-10)
 
 
-def test_it_has_the_bytes_of_one_in_memory(tmp_path):
+@pytest.mark.parametrize("shards", [1, 3])
+def test_it_has_the_bytes_of_one_in_memory(tmp_path, shards):
     """The same nodes in the same order, from files and from memory."""
-    found = prepared(GRAPH.to(torch.float32), tmp_path / "g").by_cluster
+    found = prepared(GRAPH.to(torch.float32), tmp_path / "g", shards=shards).by_cluster
     arrays = [found.adjacency.indptr, found.adjacency.indices]
     arrays += [getattr(found, name) for name in ARRAYS[:5]]
     held = lmc.Graph.from_csr(*(array.clone() for array in arrays))
-    held.cluster_starts = found.cluster_starts
-    weights = []
+    held.cluster_starts, held.shards = found.cluster_starts, shards
+    assert fingerprint(held) == fingerprint(found)
+    weights, seen = [], []
     for graph in (held, found):
         torch.manual_seed(0)
         model = lmc.GCN(8, 6, 4, layers=3, dropout=0.3, norm="batch")
-        lmc.fit(graph, model, lmc.LMC(), **SOME)
+        result = lmc.fit(graph, model, lmc.LMC(), shards=shards, **SOME)
+        seen.append([(r.loss, r.val, r.test) for r in result.history])
         weights.append([*model.parameters(), lmc.predict(graph, model)])
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+    assert seen[0] == seen[1]
+
+
+def test_sums_of_features_are_made_where_they_are_of_use(tmp_path):
+    graph = prepared(GRAPH, tmp_path / "g").by_cluster
+    some = torch.tensor([3, 4, 5, 90, 200, 399])
+    part = with_arrays(graph, within=some)
+    of_all, of_some = propagated(graph, "gcn"), propagated(part, "gcn")
+    assert torch.equal(of_some[some], of_all[some])
+    assert not of_some[torch.ones(400).bool().index_fill(0, some, False)].any()
+    assert torch.equal(propagated(part, "gcn", hops=2), propagated(graph, "gcn", hops=2))
+    estimator = lmc.LMC()
+    estimator.bind(lmc.GCN(8, 6, 4).double(), part)
+    assert part.within is not None
+    assert estimator.whole.num_nodes == 400
+    assert torch.equal(propagated(part, "gcn"), of_all)
 
 
 def test_clusters_are_those_of_the_folder(tmp_path):

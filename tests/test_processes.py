@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import lmc
+import slow_link
 from lmc.runs import checkpoint
 from shared_run import CASES
 
@@ -104,15 +106,20 @@ def test_weights_metrics_predictions_and_checkpoints_are_those_of_one_process(tm
 
 @pytest.mark.long
 def test_four_processes_too(tmp_path, alone):
-    cases = ["lmc", "fm"]
+    cases = ["lmc", "ahead", "fm"]
     check_same(alone, tmp_path / "n", shared(4, tmp_path / "n", *cases), cases)
+
+
+@pytest.mark.long
+def test_eight_processes_too(tmp_path, alone):
+    check_same(alone, tmp_path / "n", shared(8, tmp_path / "n", "ahead"), ["ahead"])
 
 
 @pytest.mark.parametrize(
     ("first", "then"), [(2, 1), *(pytest.param(*pair, marks=pytest.mark.long) for pair in [(1, 4), (4, 2)])]
 )
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, first, then):
-    cases = ["lmc", "gradients", "gat"]
+    cases = ["lmc", "ahead", "gradients", "gat"]
     stopped = shared(first, tmp_path / "n", *(f"{case}:stop3" for case in cases))
     assert {found[case]["stopped"] for found in stopped for case in cases} == {"interrupted"}
     check_same(alone, tmp_path / "n", shared(then, tmp_path / "n", *(f"{c}:resume" for c in cases)), cases)
@@ -180,11 +187,12 @@ def test_a_rank_that_is_killed_is_named_and_the_run_goes_on_to_the_same_bytes(
 
 @pytest.mark.long
 def test_twenty_kills_of_any_rank_leave_the_same_bytes(tmp_path, small, straight):
-    folder, epochs = tmp_path / "a", [*range(1, 60, 3)]
+    folder, epochs, chance = tmp_path / "a", [*range(1, 60, 3)], random.Random(25)
     processes, count = train(2, small, folder, "--epochs", 60), 2
     for number, epoch in enumerate(epochs):
         wait_for_epoch(folder, epoch)
-        processes[number % count].kill()
+        time.sleep(chance.random() / 10)  # within an epoch, or while it is saved
+        processes[chance.randrange(count)].kill()
         ends(processes)
         count = (1, 2, 4)[number % 3]
         processes = start(count, "-m", "lmc", "train", "--resume", folder)
@@ -257,44 +265,73 @@ def test_the_command_starts_them_and_starts_them_again(tmp_path, small, straight
     assert weights(folder) == weights(straight)
 
 
+def test_a_prepared_folder_knows_its_shards_and_gives_the_same_bytes(tmp_path, small):
+    """Each process makes, and reads, what its own shards need; with rows of others on their way."""
+    lmc.prepare(lmc.load(small), tmp_path / "graph", parts=8, shards=4)
+    own = ["--hidden", "8", "--parts-per-batch", "1", "--shards", "4", "--overlap", "--epochs", "3"]
+    command = ["-m", "lmc", "train", "--data", tmp_path / "graph", *own, "--checkpoint-seconds", "0"]
+    for count in (1, 2):
+        codes, _, said = ends(start(count, *command, "--out", tmp_path / f"of-{count}"))
+        assert codes == [0] * count, said
+    assert "overlap = true" in (tmp_path / "of-2" / "config.toml").read_text()
+    assert weights(tmp_path / "of-1") == weights(tmp_path / "of-2")
+    one, other = (kept(tmp_path / f"of-{count}" / "checkpoints") for count in (1, 2))
+    assert one == other
+    records = [
+        [json.loads(line)["test"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (tmp_path / "of-1", tmp_path / "of-2")
+    ]
+    assert records[0] == records[1]
+    assert len(records[0]) == 3
+
+
 # -- two machines -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def two_machines():
-    """Two network namespaces, with a slow link between them where the kernel has one: how to run in each."""
+    """Two network namespaces, with a slow link between them: how to run in each, and where one is."""
     name = f"lmc{os.getpid()}"
-    ends_of_link = [(f"{name}a", "10.217.43.1"), (f"{name}b", "10.217.43.2")]
-    (one, first), (other, _) = ends_of_link
-    commands = [
-        f"ip netns add {one}",
-        f"ip netns add {other}",
-        f"ip link add v0 netns {one} type veth peer name v0 netns {other}",
-        *(f"ip -n {space} addr add {address}/24 dev v0" for space, address in ends_of_link),
-        *(f"ip -n {space} link set v0 up" for space in (one, other)),
-        *(f"ip -n {space} link set lo up" for space in (one, other)),
-    ]
+    spaces, addresses = (f"{name}a", f"{name}b"), ("10.217.43.1", "10.217.43.2")
+    link = None
     try:
-        for command in commands:
-            try:
-                done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-            except OSError as error:
-                pytest.skip(f"no network namespaces here: {error}")
-            if done.returncode:
-                pytest.skip(f"no network namespaces here: {command}: {done.stderr.strip()}")
-        for space in (one, other):  # a kernel may have no such link
-            slow = f"tc -n {space} qdisc add dev v0 root netem delay 5ms rate 200mbit"
-            subprocess.run(slow.split(), capture_output=True, check=False)
-        yield [["ip", "netns", "exec", space] for space in (one, other)], first
+        for space in spaces:
+            run_or_skip(f"ip netns add {space}")
+            run_or_skip(f"ip -n {space} link set lo up")
+        delay, rate = "0.005", "25e6"  # 10 ms there and back, 200 Mbit a second each way
+        command = [sys.executable, "slow_link.py", *spaces, delay, rate]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        link = subprocess.Popen(command, cwd=HERE, **pipes)
+        if link.stdout.readline() != "ready\n":
+            pytest.skip(f"no TUN devices here: {link.communicate()[1].strip().splitlines()[-1]}")
+        for space, here, there in zip(spaces, addresses, reversed(addresses), strict=True):
+            run_or_skip(f"ip -n {space} addr add {here} peer {there} dev t0")
+            run_or_skip(f"ip -n {space} link set t0 mtu {slow_link.MTU} up")
+        yield [["ip", "netns", "exec", space] for space in spaces], addresses[0]
+        link.terminate()
+        carried, said = link.communicate()
+        assert int(carried) > 100_000, said
     finally:
-        for space in (one, other):
+        if link is not None:
+            link.kill()
+            link.communicate()
+        for space in spaces:
             subprocess.run(["ip", "netns", "del", space], capture_output=True, check=False)
 
 
+def run_or_skip(command):
+    try:
+        done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    if done.returncode:
+        pytest.skip(f"no network namespaces here: {command}: {done.stderr.strip()}")
+
+
 @pytest.mark.long
-def test_two_machines_with_a_link_between_them(tmp_path, small, straight, two_machines):
+def test_two_machines_with_a_slow_link_between_them(tmp_path, small, straight, two_machines):
     prefixes, address = two_machines
-    told = {"WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "v0"}
+    told = {"WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "t0"}
     command = [sys.executable, "-m", "lmc", "train", "--data", small, *SETTINGS, "--epochs", "60"]
     processes = [
         subprocess.Popen(

@@ -16,6 +16,7 @@ from lmc.batching.shard_sampler import ShardedSampler, shards_of
 from lmc.batching.shards import cut_into_shards
 from lmc.estimators.shard_places import ShardPlaces
 from lmc.processes import ALONE
+from lmc.runs import checkpoint
 from lmc.training.loop import prepare_training
 from lmc.training.options import TrainingOptions
 from lmc.training.sharding import remembered_in, steps_of
@@ -45,13 +46,20 @@ def sampler_of(graph, shards, parts=12, parts_per_batch=2, balance="labels", min
     return ShardedSampler(whole, cut_into_shards(graph, clusters, shards), mine)
 
 
-def by_hand(estimator, model, batches):
-    """All batches of a step by an estimator of the whole graph, each from the same state; then all writes."""
+def by_hand(estimator, model, batches, of_node=None, older=None):
+    """All batches of a step by an estimator of the whole graph, each from the same state; then all writes.
+
+    With `older`, histories when the step before began: each batch reads those for nodes of other shards.
+    """
     began = {name: value.clone() for name, value in estimator.state_dict().items()}
     buffers = [each.clone() for each in model.buffers()]
     total, loss, ended, changed = {}, 0.0, [], []
     for batch in batches:
-        estimator.load_state_dict(began | {"step": began["step"] + batch.shard})
+        read = began | {"step": began["step"] + batch.shard}
+        if older is not None:
+            elsewhere = (of_node != batch.shard)[:, None]
+            read |= {name: torch.where(elsewhere, older[name], began[name]) for name in estimator.stores}
+        estimator.load_state_dict(read)
         for now, before in zip(model.buffers(), buffers, strict=True):
             now.copy_(before)
         plain = estimator.graph.batch(batch.nodes, batch.scale)
@@ -78,25 +86,41 @@ def by_hand(estimator, model, batches):
 
 
 STEPS = [*product(["undirected", "directed weighted"], [2, 3], METHODS)]
+AHEAD = [*product(["undirected", "directed weighted"], [2, 3], ["LMC of values", "LMC in 8 bits", "GraphFM"])]
 
 
 @pytest.mark.parametrize(("kind", "shards", "method"), mostly_long(STEPS, 3))
 def test_a_step_is_that_by_hand(method, shards, kind):
+    check_steps(method, shards, kind, overlap=False)
+
+
+@pytest.mark.parametrize(("kind", "shards", "method"), mostly_long(AHEAD, 3))
+def test_with_overlap_a_step_reads_other_shards_as_they_were_one_step_before(method, shards, kind):
+    check_steps(method, shards, kind, overlap=True)
+
+
+def check_steps(method, shards, kind, overlap):
     graph = graph_of(kind, nodes=60, dtype=torch.float32 if "8 bits" in method else torch.float64)
     sampler = sampler_of(graph, shards)
     ours, theirs = model_of(graph), model_of(graph)
     estimator, oracle = METHODS[method](), METHODS[method]()
     estimator.bind(ours, graph, outside=remembered_in(graph, estimator, sampler, ALONE))
     oracle.bind(theirs, graph)
-    sharded = steps_of(estimator, sampler, ALONE)
+    sharded = steps_of(estimator, sampler, ALONE, overlap)
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.3) for model in (ours, theirs)]
     for epoch in range(3):
+        before = None
         for turn in sampler.turns(epoch):
             assert [batch.shard for batch in turn.batches] == list(range(shards))
+            if overlap:  # what is only looked at leaves no trace in what waits
+                with sharded.frozen():
+                    sharded.estimate(turn)
+            histories = {name: store.snapshot().clone() for name, store in oracle.stores.items()}
             for optimizer in optimizers:
                 optimizer.zero_grad()
             loss = sharded.backward(turn)
-            expected, gradient = by_hand(oracle, theirs, turn.batches)
+            expected, gradient = by_hand(oracle, theirs, turn.batches, sampler.of_node, before)
+            before = histories if overlap else None
             assert loss == expected
             for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
                 torch.testing.assert_close(one.grad, gradient[other], rtol=0, atol=0)
@@ -241,6 +265,8 @@ def fit(estimator=lmc.LMC, **options):
         (lmc.LMC, {}),
         (lmc.LMC, {"balance": "gradients", "epochs": 4, "init": "exact"}),
         (lmc.GraphFM, {"precision": "half", "shards": 3}),
+        (lmc.LMC, {"overlap": True}),
+        (lmc.GraphFM, {"precision": "half", "shards": 3, "overlap": True}),
         (lmc.ClusterGCN, {}),
         (lmc.FullBatch, {}),
     ],
@@ -255,6 +281,31 @@ def test_a_run_goes_on_to_the_same_bytes(tmp_path, estimator, options, stop):
     assert [r.val for r in second.history] == [r.val for r in straight.history]
     for one, other in zip(second.model.parameters(), straight.model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_overlap_is_another_run_where_shards_remember_and_no_other_where_they_do_not():
+    for estimator, same in [(lmc.LMC, False), (lmc.ClusterGCN, True)]:
+        losses = [[r.loss for r in fit(estimator, overlap=overlap).history] for overlap in (False, True)]
+        assert (losses[0] == losses[1]) == same
+
+
+def test_a_checkpoint_without_what_waits_is_not_gone_on_with(tmp_path):
+    fit(out=tmp_path / "a", callbacks=[StopAt(1)], overlap=True)
+    file = max((tmp_path / "a" / "checkpoints").glob("*.shard-1.*"))
+    training = prepare_training(
+        GRAPH, model_of(GRAPH), lmc.LMC(), TrainingOptions(12, 2, epochs=3, shards=2, overlap=True)
+    )
+    training.stepping.load_state_dict(training.stepping.state_dict() | {"ahead": torch.tensor(True)})
+    whole = checkpoint.read_shard(file)
+    assert len(whole["ahead"]) > 0
+    training.stepping.load_state_of(1, lambda: whole)
+    for changed in [
+        {"ahead": whole["ahead"] + 10_000},
+        {"ahead": whole["ahead"].float()},
+        {"ahead.embeddings.2": whole["ahead.embeddings.2"][1:]},
+    ]:
+        with pytest.raises(ValueError, match="shard 1: ahead"):
+            training.stepping.load_state_of(1, lambda found=whole | changed: found)
 
 
 def test_a_checkpoint_has_a_file_for_each_shard_and_a_damaged_one_is_not_used(tmp_path):
@@ -290,6 +341,11 @@ def test_clusters_that_nobody_asked_for_make_equal_shards():
     ("estimator", "options", "line"),
     [
         (lmc.LMC, {"shards": 0}, "shards=0: must be 1 or more"),
+        (
+            lmc.LMC,
+            {"shards": 1, "overlap": True},
+            "overlap=True: one shard reads nothing of others; shards= must be 2 or more",
+        ),
         (lmc.LMC, {"shards": 5}, "parts=12: must be a multiple of shards=5, such as 10"),
         (
             lmc.LMC,

@@ -58,18 +58,35 @@ class TorchProcesses(Processes):
                     "gloo", store=own, rank=rank, world_size=count, timeout=patience
                 )
             )
-        self._group = self._said(lambda: dist.new_group(backend="gloo", timeout=patience))
+        # What goes on beside all else has a group of its own, so that it is in nobody's way.
+        self._group, self._aside = (
+            self._said(lambda: dist.new_group(backend="gloo", timeout=patience)) for _ in range(2)
+        )
 
     # -- what is said --------------------------------------------------------------------------------
 
     def exchange(self, data: Tensor, sent: list[int], received: list[int]) -> Tensor:
         """(sum of received,) what others have for this one, in their order."""
+        return self._start(data, sent, received, self._group)()
+
+    def start_exchange(self, data: Tensor, sent: list[int], received: list[int]) -> Callable[[], Tensor]:
+        """Begin an `exchange` that goes on beside all else; what is returned waits for its end."""
+        return self._start(data, sent, received, self._aside)
+
+    def _start(
+        self, data: Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup
+    ) -> Callable[[], Tensor]:
         size = data.itemsize
         found = torch.empty(sum(received) * size, dtype=torch.uint8)
         counts = [count * size for count in received], [count * size for count in sent]
-        given = data.contiguous().view(torch.uint8)
-        self._said(lambda: dist.all_to_all_single(found, given, *counts, group=self._group))
-        return found.view(data.dtype)
+        given, given_type = data.contiguous().view(torch.uint8), data.dtype
+        work = self._said(lambda: dist.all_to_all_single(found, given, *counts, group=group, async_op=True))
+
+        def arrived() -> Tensor:
+            self._said(work.wait)
+            return found.view(given_type)
+
+        return arrived
 
     def gather(self, data: Tensor) -> list[Tensor]:
         """What every one has: tensors of the same shape and type."""

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from lmc import checks, memory_use
 from lmc.array_files import write_array
-from lmc.batching.choice import choose_batches
+from lmc.batching.choice import check_shards, choose_batches
 from lmc.batching.partition import PartitionMethod, fitting_method
 from lmc.batching.partition import partition as cut
+from lmc.batching.shards import cut_into_shards
 from lmc.data.extents import Form, write_extents
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
@@ -54,6 +56,7 @@ def prepare(
     partition: PartitionMethod = "auto",
     seed: int = 0,
     memory: int | str | None = None,
+    shards: int = 1,
     told: Told = lambda *_: None,
 ) -> Prepared:
     """Write a graph into a folder in which each cluster's rows of every array lie together.
@@ -69,6 +72,8 @@ def prepare(
         seed: of the clusters.
         memory: bytes that may be taken, such as `"2GB"`, the graph's own arrays not counted; None for what is
             free.
+        shards: into how many sets of clusters the graph is divided: those of a shard lie together, and a run
+            with as many `shards` has these. Must be a divisor of `parts`.
         told: is told what is done, how much of it is, and how much there is.
 
     >>> import lmc, tempfile
@@ -83,16 +88,21 @@ def prepare(
     if (folder / MANIFEST).exists():
         raise ArgumentError(f"{folder}: holds a prepared graph already; remove it, or choose another folder")
     bucket = _bucket_bytes(graph.num_nodes, memory)
-    parts = choose_batches(graph.num_nodes).parts if parts is None else parts
+    shards = checks.whole_number("shards", shards, 1)
+    if parts is None:
+        parts = choose_batches(graph.num_nodes).in_shards(graph.num_nodes, shards).parts
+    check_shards(shards, parts)
     if partition == "auto" and memory is not None:
         partition = fitting_method(graph, memory_use.in_bytes("memory", memory))
     told("clusters", 0, 1)
-    clusters = cut(graph, parts, partition, seed).numpy()
+    clusters = cut(graph, parts, partition, seed)
+    if shards > 1:
+        clusters = _shard_by_shard(clusters, cut_into_shards(graph, clusters, shards))
     told("clusters", 1, 1)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with spool_folder(folder) as aside:
-            _write(graph, order_of(clusters), folder, _Aside(aside, bucket), told)
+            _write(graph, order_of(clusters.numpy()), shards, folder, _Aside(aside, bucket), told)
     except OSError as error:
         raise GraphError(f"{folder}: cannot be written ({one_line(error)})") from None
     return Prepared(folder)
@@ -105,6 +115,13 @@ def _bucket_bytes(num_nodes: int, memory: int | str | None) -> int:
     if given < least:
         raise ArgumentError(f"memory={given / 1e9:.3g} GB: {least / 1e9:.3g} GB is the least that would do")
     return max(1 << 16, (given - least) // SHARE)
+
+
+def _shard_by_shard(clusters: Tensor, of_cluster: Tensor) -> Tensor:
+    """(nodes,) the same clusters, under numbers in the order of their shards."""
+    number = torch.empty_like(of_cluster)
+    number[of_cluster.argsort(stable=True)] = torch.arange(len(of_cluster))
+    return number[clusters]
 
 
 def order_of(clusters: NDArray[np.int64]) -> Order:
@@ -134,7 +151,7 @@ class _Aside(NamedTuple):
         return Spool(self.folder, name, dtype)
 
 
-def _write(graph: Graph, order: Order, folder: Path, aside: _Aside, told: Told) -> None:
+def _write(graph: Graph, order: Order, shards: int, folder: Path, aside: _Aside, told: Told) -> None:
     lengths = graph.adjacency.row_lengths().numpy().astype(np.int64)
     indptr = np.concatenate([[0], np.cumsum(lengths[order.nodes])])
     tables: dict[str, NDArray[Any]] = dict(zip(TABLES, (*order, indptr), strict=True))
@@ -160,6 +177,7 @@ def _write(graph: Graph, order: Order, folder: Path, aside: _Aside, told: Told) 
         "class_names": graph.class_names,
         "feature_names": graph.feature_names,
         "undirected": graph.is_undirected,
+        "shards": shards,
         "tables": {name: digest_of(folder / f"{name}.npy") for name in tables},
         "arrays": forms,
     }

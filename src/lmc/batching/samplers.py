@@ -180,7 +180,7 @@ class ClusterSampler:
         if made not in (None, choice.parts):
             rule = f"the prepared graph has {made}; the one that the run began with is needed"
             raise ArgumentError(f"the run has {choice.parts} clusters: {rule}")
-        if options.parts is None and made is None:
+        if options.parts is None and (made is None or made % options.shards == 0):
             choice = choice.in_shards(graph.num_nodes, options.shards)
         if choice.parts * LEAST_CLUSTER > graph.num_nodes and choice.parts > 1:
             many = f"parts={choice.parts}: clusters of a graph of {graph.num_nodes} nodes have fewer than "

@@ -24,11 +24,13 @@ class Turn(NamedTuple):
             for.
         groups: the clusters of each shard's batch, of all shards.
         scale: clusters in the graph over clusters in all these batches.
+        then: the groups of the next step of the epoch; None at its end.
     """
 
     batches: Iterable[Batch]
     groups: Sequence[NDArray[np.int64]]
     scale: float
+    then: Sequence[NDArray[np.int64]] | None = None
 
 
 class ShardedSampler(ClusterSampler):
@@ -85,9 +87,9 @@ class ShardedSampler(ClusterSampler):
 
     def turn(self, coming: Iterator[Batch], epoch: int, step: int) -> Turn:
         """What a step takes out of the batches that `epoch` has made."""
-        groups = self._meeting(epoch)[step]
+        groups, *later = self._meeting(epoch)[step : step + 2]
         scale = len(self.of_cluster) / sum(map(len, groups))
-        return Turn(islice(coming, len(self.mine)), groups, scale)
+        return Turn(islice(coming, len(self.mine)), groups, scale, *later)
 
     def turns(self, epoch: int) -> Iterator[Turn]:
         """What all steps of an epoch take."""

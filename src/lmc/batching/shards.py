@@ -94,9 +94,11 @@ def _swap(
     to_shard = between @ np.eye(shards)[of_cluster]
     among = between.toarray() if len(of_cluster) <= DENSE else between
     pairs = [(one, other) for one in range(shards) for other in range(one)]
+    best_of = dict[tuple[int, int], tuple[float, int, int]]()  # those that no swap has touched since
     for _ in range(4 * len(of_cluster)):
-        best = (-1e-9, 0, 0)
         for one, other in pairs:
+            if (one, other) in best_of:
+                continue
             mine, theirs = (_some(of_cluster == shard) for shard in (one, other))
             leaving = to_shard[mine, one] - to_shard[mine, other]
             coming = to_shard[theirs, other] - to_shard[theirs, one]
@@ -106,11 +108,13 @@ def _swap(
             uneven = 2 * (moved * (held[other] - held[one] + moved)).sum(axis=2)
             change = 2 * cut / all_edges + UNEVEN * shards**2 * uneven
             place = np.unravel_index(int(change.argmin()), change.shape)
-            best = min(best, (float(change[place]), int(mine[place[0]]), int(theirs[place[1]])))
-        _, leaves, comes = best
+            best_of[one, other] = (float(change[place]), int(mine[place[0]]), int(theirs[place[1]]))
+        _, leaves, comes = min([(-1e-9, 0, 0), *best_of.values()])
         if leaves == comes:
             return
-        one, other = of_cluster[leaves], of_cluster[comes]
+        one, other = int(of_cluster[leaves]), int(of_cluster[comes])
+        for pair in [pair for pair in best_of if one in pair or other in pair]:
+            del best_of[pair]
         for cluster, before, after in ((leaves, one, other), (comes, other, one)):
             of_cluster[cluster] = after
             held[before] -= sizes[cluster]

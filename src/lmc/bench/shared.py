@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.table import Table
+from torch import Tensor
 
 from lmc.batching.partition import partition
 from lmc.batching.samplers import ClusterSampler
@@ -21,7 +22,8 @@ from lmc.errors import RunError
 from lmc.estimators.shard_places import ShardPlaces
 
 PARTS, PER_BATCH, EPOCHS = 80, 10, 4
-MODEL = ("--model", "gcn", "--hidden", "256", "--layers", "3", "--norm", "batch", "--dropout", "0.5")
+WIDTH, LAYERS = 256, 3
+MODEL = ("--model", "gcn", "--hidden", WIDTH, "--layers", LAYERS, "--norm", "batch", "--dropout", 0.5)
 RUN = ("--alpha", "0", "--parts", PARTS, "--parts-per-batch", PER_BATCH, "--epochs", EPOCHS)
 KEPT = ("--checkpoint", "none", "--evaluate-every", EPOCHS, "--device", "cpu", "--json")
 
@@ -74,27 +76,56 @@ def cost(data: str, root: str | None, shards: int, processes: int) -> Cost:
     return Cost(statistics.median(seconds), max(record["memory"] for record in records))
 
 
-def rows_exchanged(graph: Graph, shards: int) -> Rows:
-    """Of batches as those of `cost`, with a process for each shard."""
-    clusters = partition(graph, PARTS)
-    of_cluster = cut_into_shards(graph, clusters, shards)
-    of_process = [shards_of(rank, shards, shards) for rank in range(shards)]
-    places = [ShardPlaces(graph, clusters, of_cluster, of_process, rank) for rank in range(shards)]
+def rows_exchanged(
+    graph: Graph, shards: int, clusters: Tensor | None = None, per_batch: int = PER_BATCH
+) -> Rows:
+    """With a process for each shard.
 
-    def in_an_epoch(per_batch: int) -> float:
-        sampler = ShardedSampler(ClusterSampler(graph, clusters, per_batch, balance="labels"), of_cluster)
-        turns = (turn.groups for turn in sampler.turns(0))
-        return (
-            sum(len(each.exchange(groups).targets) for groups in turns for each in places) / graph.num_nodes
-        )
+    Args:
+        graph: the graph.
+        shards: how many.
+        clusters: (nodes,) the cluster of each; None for those of `cost`.
+        per_batch: clusters in a batch.
+    """
+    clusters = partition(graph, PARTS) if clusters is None else clusters
+    cut = Cut.of(graph, clusters, shards)
+    most = (int(clusters.max()) + 1) // shards
+    return Rows(cut.once, cut.in_an_epoch(min(per_batch, most)), cut.in_an_epoch(1))
 
-    once = sum(len(each) - sum(map(len, each.own.values())) for each in places) / graph.num_nodes
-    return Rows(once, in_an_epoch(min(PER_BATCH, PARTS // shards)), in_an_epoch(1))
+
+class Cut(NamedTuple):
+    """A graph in shards, each of a process of its own."""
+
+    graph: Graph
+    clusters: Tensor
+    of_cluster: Tensor
+    places: list[ShardPlaces]
+
+    @staticmethod
+    def of(graph: Graph, clusters: Tensor, shards: int) -> Cut:
+        """By so many processes."""
+        of_cluster = cut_into_shards(graph, clusters, shards)
+        of_process = [shards_of(rank, shards, shards) for rank in range(shards)]
+        each = (ShardPlaces(graph, clusters, of_cluster, of_process, rank) for rank in range(shards))
+        return Cut(graph, clusters, of_cluster, list(each))
+
+    @property
+    def once(self) -> float:
+        """Rows a node that somebody else reads, each counted once for each shard that does."""
+        inboxes = sum(len(each) - sum(map(len, each.own.values())) for each in self.places)
+        return inboxes / self.graph.num_nodes
+
+    def in_an_epoch(self, per_batch: int) -> float:
+        """Rows a node that are sent, by batches of so many clusters."""
+        whole = ClusterSampler(self.graph, self.clusters, per_batch, balance="labels")
+        sampler = ShardedSampler(whole, self.of_cluster)
+        groups = [sampler.turn(iter(()), 0, step).groups for step in range(sampler.steps)]
+        rows = sum(len(each.exchange(of_step).targets) for of_step in groups for each in self.places)
+        return rows / self.graph.num_nodes
 
 
-def table(graph: Graph, data: str, root: str | None, processes: int) -> Table:
+def table(graph: Graph, one: Cost, several: Cost, processes: int) -> Table:
     """One process with all cores beside several that share them."""
-    one, several = (cost(data, root, processes, count) for count in (1, processes))
     rows = rows_exchanged(graph, processes)
     found = Table(title=f"LMC {PARTS}/{PER_BATCH}, alpha 0, in {processes} shards")
     for column in ("", "1 process", f"{processes} processes", "ratio"):

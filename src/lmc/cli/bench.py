@@ -39,9 +39,11 @@ def command(
 
     graph = lmc.load(data, root)
     if processes is not None:
-        from lmc.bench import shared
+        from lmc.bench import shared, time_model
 
-        Console().print(shared.table(graph, data, root, processes))
+        one, several = (shared.cost(data, root, processes, count) for count in (1, processes))
+        Console().print(shared.table(graph, one, several, processes))
+        Console().print(time_model.table(graph, one.seconds))
         return
     before = tables.earlier(old) if old is not None else None
     result = run.bench(data, root, rounds, quick, out)

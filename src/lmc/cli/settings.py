@@ -114,6 +114,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "labels (default): batches have the graph's mix of labels; gradients: of gradients; none: random.",
     ),
     ("--shards", "training.shards", int, "Sets of clusters; a step adds up a batch of each."),
+    ("--overlap", "training.overlap", bool, "Send what the next step reads of other shards during this one."),
     ("--epochs", "training.epochs", int, "How often every cluster is visited."),
     ("--lr", "training.lr", float, "Learning rate."),
     ("--optimizer", "training.optimizer", completion.OPTIMIZER, "adam, adamw, sgd, ..."),
@@ -145,7 +146,7 @@ def settings(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.argument("config_file", metavar="[CONFIG.toml]", type=FILE, required=False),
         click.option("--preset", type=completion.PRESET, help="Settings of the paper, such as gcn-arxiv."),
-        *(click.option(flag, _name(place), type=kind, help=text) for flag, place, kind, text in _FLAGS),
+        *(_option(*each) for each in _FLAGS),
         click.option(
             "--metric",
             "training_metrics",
@@ -155,6 +156,11 @@ def settings(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--set", "more", multiple=True, metavar="SECTION.KEY=VALUE", help="Any other setting."),
     ]
     return reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+
+def _option(flag: str, place: str, kind: Any, text: str) -> Callable[..., Any]:
+    how: dict[str, Any] = {"is_flag": True, "default": None} if kind is bool else {"type": kind}
+    return click.option(flag, _name(place), help=text, **how)
 
 
 def _no_settings(file: Path) -> str:

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from lmc import checks
 from lmc.data.given import check_graph
-from lmc.data.stored import stored
+from lmc.data.stored import put_rows, stored
 from lmc.data.typed_adjacency import TYPED, TypedNorm, typed_adjacency
 from lmc.data.weighed_rows import Messages, WeighedRows
 from lmc.device import copied
 from lmc.errors import GraphError
 from lmc.scratch import ScratchMatrix
-from lmc.sparse import CSR, index_dtype
+from lmc.sparse import CSR, ROWS_AT_ONCE, index_dtype
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
@@ -98,8 +98,9 @@ def normalize(graph: Graph, norm: Norm = "gcn") -> CSR:
 
 
 def keep_normalized(graph: Graph, norm: Norm, matrix: CSR) -> None:
-    """Have `normalize` give this matrix: of a graph whose weights follow from nodes that it does not have."""
-    _once(graph, norm, "matrix", lambda: matrix)
+    """Have `normalize` and `messages` give this matrix: weights may follow from nodes that are not there."""
+    for what in ("matrix", "rows"):
+        _once(graph, norm, what, lambda: matrix)
 
 
 def normalize_transposed(graph: Graph, norm: Norm = "gcn") -> CSR:
@@ -134,26 +135,36 @@ def messages_back(graph: Graph, norm: Norm = "gcn") -> Messages:
 def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
     """(nodes, features) Aᴷ X, of K hops; each power is computed once.
 
-    A X is what the first layer receives, if nothing comes before it.
+    A X is what the first layer receives, if nothing comes before it. Of `graph.within`, where there is such,
+    the rows of these nodes alone are made.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1], [1, 2]], torch.tensor([[1.0], [0.0], [0.0]]))
     >>> propagated(path, "sum", hops=2).flatten().tolist()
     [0.0, 0.0, 1.0]
     """
+    return _propagated(graph, norm, hops, graph.within if hops == 1 else None)
+
+
+def _propagated(graph: Graph, norm: Norm, hops: int, within: Tensor | None = None) -> Tensor:
+    """The same; of some nodes alone, if they are given: other rows are of no use."""
     if hops == 0:
         return graph.x
 
     def compute() -> Tensor:
-        lower = propagated(graph, norm, hops - 1)
+        lower = _propagated(graph, norm, hops - 1)
         if graph.scratch is None:
             return normalize(graph, norm).times(lower, lower[:0])
         sums = ScratchMatrix(graph.scratch, tuple(lower.shape), lower.dtype)
-        for part, rows in messages(graph, norm).pieces():
-            sums[part] = rows.times(lower, lower[:0])
+        if within is None:
+            for part, rows in messages(graph, norm).pieces():
+                sums[part] = rows.times(lower, lower[:0])
+        else:
+            for some in torch.split(within, ROWS_AT_ONCE):
+                put_rows(sums, some, messages(graph, norm).take(some).times(lower, lower[:0]))
         return sums.values
 
-    return _once(graph, norm, _power(graph, hops), compute)
+    return _once(graph, norm, _power(graph, hops) + ("" if within is None else ", some"), compute)
 
 
 def sums_of(graph: Graph, norm: Norm, message: Tensor, part: slice) -> Tensor:

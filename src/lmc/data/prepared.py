@@ -61,6 +61,7 @@ class Prepared:
         num_nodes: how many nodes there are.
         num_edges: how many messages one aggregation sends.
         parts: how many clusters.
+        shards: how many shards they make: each is a run of as many clusters.
         names: of the arrays: `x`, `y`, masks, `indices`, and what else the graph has.
 
     Raises:
@@ -84,6 +85,10 @@ class Prepared:
             ) from None
         self.num_nodes, self.parts = len(self._nodes), len(self._starts) - 1
         self.num_edges, self.names = int(self._indptr[-1]), tuple(self._arrays)
+        self.shards = about.get("shards", 1)
+        if type(self.shards) is not int or self.shards < 1 or self.parts % self.shards:
+            rule = f"must be a divisor of its {self.parts} clusters"
+            raise GraphError(f"{self.folder / MANIFEST}: shards={self.shards!r}: {rule}")
 
     def check(self) -> None:
         """Read everything once; GraphError where a byte is not the one that was written."""
@@ -126,6 +131,8 @@ class Prepared:
 
     def __repr__(self) -> str:
         sizes = {"node": self.num_nodes, "edge": self.num_edges, "cluster": self.parts}
+        if self.shards > 1:
+            sizes["shard"] = self.shards
         return f"Prepared({', '.join(checks.counted(number, noun) for noun, number in sizes.items())})"
 
     def _manifest(self) -> dict[str, Any]:

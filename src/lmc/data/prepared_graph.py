@@ -51,12 +51,13 @@ class PreparedGraph(Graph):
         self._folder = scratch_folder(prepared.folder)
         self.scratch = self._folder
         self._nodes, self._places, starts = map(shared, prepared.order)
-        self._by_cluster = self._arranged(prepared.mapped(), starts)
+        self._by_cluster = self._arranged(prepared.mapped(), starts, prepared.folder)
+        self._by_cluster.shards = prepared.shards
         if is_undirected:
             self._by_cluster.transposed = self._by_cluster.adjacency
         self._given: dict[str, Any] = {"name": str(prepared.folder.absolute())}
 
-    def _arranged(self, arrays: dict[str, NDArray[Any]], starts: Tensor) -> Graph:
+    def _arranged(self, arrays: dict[str, NDArray[Any]], starts: Tensor, folder: Path) -> Graph:
         """The graph of the files."""
         found = {name: shared(array) for name, array in arrays.items() if name != "id"}
         indptr = found["indptr"].to(index_dtype(int(found["indptr"][-1])))
@@ -66,6 +67,8 @@ class PreparedGraph(Graph):
         graph = Graph.__new__(Graph)
         graph._set(edges, self._nodes_with(rows, arrays.get("id")))
         graph.scratch, graph.cluster_starts = self._folder, starts
+        files = {name: folder / f"{name}.bin" for name in found if name != "indptr"}
+        graph.files = {found[name].data_ptr(): file for name, file in files.items() if found[name].numel()}
         return graph
 
     # -- the order of clusters -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -130,3 +131,21 @@ def taken(folder: Path, matrix: Tensor, rows: Tensor) -> Tensor:
         part = slice(start, start + ROWS_AT_ONCE)
         found[part] = matrix[rows[part].long()]
     return found.values
+
+
+def put_rows(into: Tensor | ScratchMatrix, places: Tensor, rows: Tensor) -> None:
+    """Write rows to places in rising order; on disk, run by run.
+
+    >>> into = torch.zeros(3, 1)
+    >>> put_rows(into, torch.tensor([0, 2]), torch.tensor([[1.0], [2.0]]))
+    >>> into.tolist()
+    [[1.0], [0.0], [2.0]]
+    """
+    if isinstance(into, Tensor):
+        into[places] = rows
+        return
+    begins = [0, *((places.diff() != 1).nonzero()[:, 0] + 1).tolist(), len(places)]
+    for first, last in pairwise(begins):
+        if first < last:
+            place = int(places[first])
+            into[place : place + last - first] = rows[first:last]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +26,14 @@ class Topology:
     """(edges,) int32 or int64 in the order of `adjacency`, or None."""
     cluster_starts: Tensor | None = None
     """(clusters + 1,) of a graph in the order of its clusters: where each begins, and the last ends."""
+    shards: int = 1
+    """Of a graph in the order of its clusters: into how many runs of as many clusters it was cut, too."""
+    within: Tensor | None = None
+    """(any,) of a graph on disk that processes share: the nodes, in order, that batches of this one have.
+
+    None for all."""
+    files: Mapping[int, Path] = {}
+    """Of arrays that are read through a map, by where that is, the files, which have just the same bytes."""
     scratch: Path | None = None
     """Of a graph that stays on disk: the folder for what is made of all its edges or features; else None."""
 

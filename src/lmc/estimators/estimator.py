@@ -344,6 +344,7 @@ class Estimator(ABC):
     @cached_property
     def whole(self) -> Batch:
         """The batch of all nodes, with all that was built for it."""
+        self.graph.within = None
         return self.graph.batch(torch.arange(self.graph.num_nodes))
 
     @contextmanager

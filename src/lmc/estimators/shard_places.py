@@ -141,6 +141,7 @@ class ShardPlaces(Remembered):
     Attributes:
         mine: the shards of this process.
         own: the range of places of each of these shards' own nodes.
+        inboxes: that of the nodes of other shards which they have for neighbours.
 
     >>> import lmc
     >>> path = lmc.Graph([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
@@ -160,16 +161,26 @@ class ShardPlaces(Remembered):
         self._border = {shard: Border.of(graph, clusters, of_cluster, shard) for shard in self.mine}
         self.own: dict[int, range] = {}
         self._known: dict[int | None, tuple[Tensor, Tensor]] = {}
-        end, inboxes = 0, dict[int, Tensor]()
+        self.inboxes: dict[int, range] = {}
+        end = 0
         for shard, border in self._border.items():
             self.own[shard] = range(end, end := end + len(border.own))
         for shard, border in self._border.items():
-            inboxes[shard] = torch.arange(end, end := end + len(border.around))
-        own = [torch.arange(each.start, each.stop) for each in self.own.values()]
-        for (shard, border), places in zip(self._border.items(), own, strict=True):
-            self._known[shard] = _in_order([border.own, border.around], [places, inboxes[shard]])
+            self.inboxes[shard] = range(end, end := end + len(border.around))
+        own, inboxes = (
+            [torch.arange(each.start, each.stop) for each in ranges.values()]
+            for ranges in (self.own, self.inboxes)
+        )
+        for (shard, border), *places in zip(self._border.items(), own, inboxes, strict=True):
+            self._known[shard] = _in_order([border.own, border.around], places)
         self._known[None] = _in_order([border.own for border in self._border.values()], own)
         self._count = end
+
+    @property
+    def members(self) -> Tensor:
+        """(any,) all nodes that batches of these shards have, within or outside, in order."""
+        here = torch.isin(self._of_node, torch.tensor([*self.mine]))
+        return sorted_union([here.nonzero()[:, 0], *(border.around for border in self._border.values())])
 
     def places(self, nodes: Tensor, shard: int | None = None) -> Tensor:
         """(nodes,) int64 where a shard reads and writes them; None for where they are at home."""

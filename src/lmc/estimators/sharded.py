@@ -9,7 +9,7 @@ of what each shard would have changed in them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -21,11 +21,12 @@ from lmc.data.batch import Batch
 from lmc.device import on_host
 from lmc.estimators.estimator import Estimator, Reference
 from lmc.estimators.halo import HaloPolicy
+from lmc.estimators.inboxes import Inboxes
 from lmc.estimators.shard_places import NOTHING, Exchange, ShardPlaces
 from lmc.processes import Processes
 
-MESSAGE = 1 << 30
-"""Bytes that a process says to another at once, at most, as far as layers can be said one by one."""
+AHEAD = "ahead"
+"""In a state, whether rows of other shards wait for the next step; in a shard's, which, and their values."""
 Said = tuple[float, dict[nn.Parameter, Tensor]]
 """A loss, and an estimate of every parameter's gradient."""
 
@@ -38,6 +39,7 @@ class Sharded(Estimator):
         sampler: what yields the batches.
         places: where historical values are; None where there are none.
         processes: that share the shards.
+        overlap: whether what a step reads of other shards is sent during the step before.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class Sharded(Estimator):
         sampler: ShardedSampler,
         places: ShardPlaces | None = None,
         processes: Processes | None = None,
+        overlap: bool = False,
     ) -> None:
         self.inner, self._sampler, self._places = inner, sampler, places
         self._processes = processes or Processes()
+        self._inboxes = None if places is None else Inboxes(inner, places, self._processes, overlap)
         self.precision, self.model, self.graph = inner.precision, inner.model, inner.graph
         self.loss, self.placement = inner.loss, inner.placement
 
@@ -56,9 +60,16 @@ class Sharded(Estimator):
 
     def estimate(self, turn: Turn) -> Said:  # type: ignore[override]
         """The sum of the estimates of all shards' batches, in the order of shards."""
-        exchange = None if self._places is None else self._places.exchange(turn.groups)
-        if exchange is not None:
-            self._fill_inboxes(exchange)
+        with self._read(turn) as exchange:
+            return self._estimate(turn, exchange)
+
+    def _read(self, turn: Turn) -> AbstractContextManager[Exchange | None]:
+        """What a step reads of other shards is in inboxes in this context."""
+        if self._inboxes is None:
+            return nullcontext()
+        return self._inboxes.of_frozen_step(turn) if self.inner.is_frozen else self._inboxes.of_step(turn)
+
+    def _estimate(self, turn: Turn, exchange: Exchange | None) -> Said:
         inner, first, shared = self.inner, self.inner._step, self._shared()
         began = [each.clone() for each in shared]
         said, ended, written = list[Said](), list[list[Tensor]](), dict[int, Tensor]()
@@ -77,8 +88,8 @@ class Sharded(Estimator):
             return loss, gradients
         inner._step = first + self._sampler.shards
         put(shared, changed)
-        if exchange is not None and inner.writes_halo:
-            self._empty_inboxes(exchange, written)
+        if exchange is not None and self._inboxes is not None and inner.writes_halo:
+            self._inboxes.return_written(exchange, written)
         return loss, gradients
 
     def _shared(self) -> list[Tensor]:
@@ -110,92 +121,42 @@ class Sharded(Estimator):
         ]
         return float(in_order(loss)), sums, changed
 
-    # -- histories -----------------------------------------------------------------------------------
-
-    def _fill_inboxes(self, exchange: Exchange) -> None:
-        """Copy what the step's batches read of other shards; most often, of all layers at once."""
-        for stored in self._stored():
-            rows = [on_host(each[exchange.sources]) for each in stored]
-            arrived = self._carried(rows, exchange.sent, exchange.received)
-            for each, found in zip(stored, arrived, strict=True):
-                each[exchange.targets] = found.to(each.device)
-
-    def _stored(self) -> Iterator[list[Tensor]]:
-        """(places, entries) each, histories as they are in use, as many as a message may carry."""
-        together, size = list[Tensor](), 0
-        for store in self.inner.stores.values():
-            each = store.snapshot()
-            bytes_of_row = each.shape[1] * each.itemsize
-            if together and (size + bytes_of_row) * self._most_rows > MESSAGE:
-                yield together
-                together, size = [], 0
-            together.append(each)
-            size += bytes_of_row
-        if together:
-            yield together
-
-    @cached_property
-    def _most_rows(self) -> int:
-        """More rows than this go to no process, and come from none, at a step."""
-        assert self._places is not None
-        return max(map(int, self._processes.gather(torch.tensor(len(self._places)))))
-
-    def _empty_inboxes(self, exchange: Exchange, written: dict[int, Tensor]) -> None:
-        """Have what shards wrote of others' nodes land there, in the order of shards.
-
-        Args:
-            exchange: how it came there.
-            written: by shard, the places that it wrote itself: what shards before it wrote there is lost.
-        """
-        counts = [len(part.places) for part in exchange.parts]
-        lands = [
-            ~torch.isin(part.places, written[part.shows] if part.reads < part.shows else NOTHING)
-            for part in exchange.parts
-        ]
-        for stored in self._stored():
-            rows = [on_host(each[exchange.targets]) for each in stored]
-            arrived = self._carried(rows, exchange.received, exchange.sent)
-            for each, found in zip(stored, arrived, strict=True):
-                for part, values, kept in zip(exchange.parts, torch.split(found, counts), lands, strict=True):
-                    each[part.places[kept]] = values[kept].to(each.device)
-
-    def _carried(self, rows: list[Tensor], sent: list[int], received: list[int]) -> list[Tensor]:
-        """(received, width) each, of (sent, width) each: one message to every process carries them all."""
-        if not rows:
-            return []
-        widths = [each.shape[1] for each in rows]
-        parts = zip(*(torch.split(each, sent) for each in rows), strict=True)
-        data = torch.cat([part.flatten() for of_peer in parts for part in of_peer])
-        sizes = ([sum(widths) * count for count in counts] for counts in (sent, received))
-        found: list[list[Tensor]] = [[] for _ in rows]
-        sent_sizes, received_sizes = sizes
-        arrived = self._processes.exchange(data, sent_sizes, received_sizes)
-        for part, count in zip(torch.split(arrived, received_sizes), received, strict=True):
-            of_peer = torch.split(part, [count * width for width in widths])
-            for into, piece, width in zip(found, of_peer, widths, strict=True):
-                into.append(piece.reshape(count, width))
-        return [torch.cat(pieces) for pieces in found]
-
     # -- its state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
         """That of `inner`, without histories: those are of shards."""
-        return {
-            name: value for name, value in self.inner.state_dict().items() if name not in self.inner.stores
-        }
+        inner = self.inner.state_dict()
+        found = {name: value for name, value in inner.items() if name not in self.inner.stores}
+        if self._inboxes is not None and self._inboxes.overlap:
+            found[AHEAD] = torch.tensor(self._inboxes.ahead is not None)
+        return found
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Go on from where `state_dict` was taken; histories stay as they are."""
+        state = dict(state)
+        waits = bool(state.pop(AHEAD, False))
+        if self._inboxes is not None:
+            self._inboxes.ahead = NOTHING if waits else None
         histories = {name: store.snapshot() for name, store in self.inner.stores.items()}
         self.inner.load_state_dict(histories | state)
 
     def states(self) -> Iterator[dict[str, Tensor]]:
         """Of each shard, the histories of its own nodes by name, if there are any: on the first process.
 
-        Others call it together with the first one, and have no use for what they get.
+        With them, rows of other shards that wait for its next step. Other processes call this together with
+        the first one, and have no use for what they get.
         """
+        waiting = self._of_each(lambda shard: len(self._waiting(shard)))
         for shard in range(self.kept_shards):
-            yield {name: self._moved(on_host(self._own(name, shard)), shard) for name in self.inner.stores}
+            own = {name: self._own(name, shard) for name in self.inner.stores}
+            state = {name: self._moved(rows, self._rows[shard], shard) for name, rows in own.items()}
+            if self._inboxes is not None and self._inboxes.ahead is not None:
+                ahead = {AHEAD: self._waiting(shard)[:, None]} | {
+                    f"{AHEAD}.{name}": store.snapshot()[self._inbox(shard).start + self._waiting(shard)]
+                    for name, store in self.inner.stores.items()
+                }
+                state |= {name: self._moved(rows, waiting[shard], shard) for name, rows in ahead.items()}
+            yield state
 
     @property
     def kept_shards(self) -> int:
@@ -207,20 +168,35 @@ class Sharded(Estimator):
         state = read() if self._processes.rank == 0 else {}
         for name in self.inner.stores:
             own = self._own(name, shard)
-            given = state.get(name, own[:0])
-            rows = self._rows[shard] if self._processes.rank == 0 else 0
-            if (len(given), *own.shape[1:]) != (rows, *given.shape[1:]) or given.dtype != own.dtype:
-                raise ValueError(f"shard {shard}: {name} must be of {own.dtype} and of {rows} rows")
-            found = self._moved(on_host(given), shard, back=True)
+            found = self._given(state, name, own[:0], self._rows[shard], shard)
             if shard in self._sampler.mine:
                 own.copy_(found)
+        if self._inboxes is None or self._inboxes.ahead is None:
+            return
+        count = int(self._processes.share(torch.tensor(len(state.get(AHEAD, NOTHING)))))
+        which = self._given(state, AHEAD, NOTHING[:, None], count, shard)
+        mine = shard in self._sampler.mine
+        places = self._inboxes.wait_again(shard, which[:, 0]) if mine else NOTHING
+        for name, store in self.inner.stores.items():
+            each = store.snapshot()
+            found = self._given(state, f"{AHEAD}.{name}", each[:0], count, shard)
+            if mine:
+                each[places] = found.to(each.device)
 
-    def _moved(self, rows: Tensor, shard: int, back: bool = False) -> Tensor:
-        """(rows, entries) of a shard, from its process to the first one, or back."""
-        here, count = self._processes.rank, self._processes.count
+    def _given(self, state: dict[str, Tensor], name: str, like: Tensor, count: int, shard: int) -> Tensor:
+        """(count, entries) of a shard that the first process has in a state, on the process of the shard."""
+        given = state.get(name, like)
+        rows = count if self._processes.rank == 0 else 0
+        if (len(given), *like.shape[1:]) != (rows, *given.shape[1:]) or given.dtype != like.dtype:
+            raise ValueError(f"shard {shard}: {name} must be of {like.dtype} and of {rows} rows")
+        return self._moved(given, count, shard, back=True)
+
+    def _moved(self, rows: Tensor, number: int, shard: int, back: bool = False) -> Tensor:
+        """(number, entries) of a shard, from its process to the first one, or back."""
+        rows, here, count = on_host(rows), self._processes.rank, self._processes.count
         owner = next(r for r in range(count) if shard in shards_of(r, count, self._sampler.shards))
         source, target = (0, owner) if back else (owner, 0)
-        size = self._rows[shard] * rows.shape[1]
+        size = number * rows.shape[1]
         sent = [size * (here == source and peer == target) for peer in range(count)]
         received = [size * (here == target and peer == source) for peer in range(count)]
         data = rows.flatten() if here == source else rows.new_zeros(0)
@@ -230,7 +206,12 @@ class Sharded(Estimator):
     def _rows(self) -> list[int]:
         """How many rows each shard has."""
         assert self._places is not None
-        own = torch.tensor([len(self._places.own[shard]) for shard in self._sampler.mine])
+        own = self._places.own
+        return self._of_each(lambda shard: len(own[shard]))
+
+    def _of_each(self, number: Callable[[int], int]) -> list[int]:
+        """A number of each shard, which its process has."""
+        own = torch.tensor([number(shard) for shard in self._sampler.mine])
         return [int(each) for part in self._processes.gather(own) for each in part]
 
     def _own(self, name: str, shard: int) -> Tensor:
@@ -238,6 +219,13 @@ class Sharded(Estimator):
         assert self._places is not None
         own = self._places.own.get(shard, range(0))
         return self.inner.stores[name].snapshot()[own.start : own.stop]
+
+    def _waiting(self, shard: int) -> Tensor:
+        return NOTHING if self._inboxes is None else self._inboxes.waiting(shard)
+
+    def _inbox(self, shard: int) -> range:
+        assert self._places is not None
+        return self._places.inboxes.get(shard, range(0))
 
     # -- what is that of `inner` ---------------------------------------------------------------------
 

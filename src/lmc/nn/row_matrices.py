@@ -36,6 +36,10 @@ class RowMatrix:
         for block, some in zip(self.blocks, _split(rows, self.blocks[0].shape[1]), strict=True):
             block[part] = some
 
+    def put(self, number: int, part: slice, rows: Tensor) -> None:
+        """Write consecutive rows of one block."""
+        self.blocks[number][part] = rows.to(self.blocks[number].device)
+
     @property
     def whole(self) -> Tensor:
         """(nodes, width) in one piece."""
@@ -66,6 +70,10 @@ class StoredRowMatrix(RowMatrix):
         return StoredRowMatrix([file.values], file)
 
     def __setitem__(self, part: slice, rows: Tensor) -> None:
+        self.file[part] = rows
+
+    def put(self, number: int, part: slice, rows: Tensor) -> None:
+        """Write consecutive rows of the block."""
         self.file[part] = rows
 
 

@@ -56,6 +56,7 @@ def fit(
     balance: Balance | None = "labels",
     batch_share: float | None = None,
     shards: int = 1,
+    overlap: bool = False,
     init: Init = "zero",
     precision: Precision | None = None,
     device: str | torch.device = "auto",
@@ -108,6 +109,8 @@ def fit(
             `parts_per_batch`; None to choose it by the graph's size.
         shards: into how many sets of clusters the graph is divided. A step takes a batch of each, all from
             the same histories, and adds up what they say: gradients of `shards` batches in the memory of one.
+        overlap: whether what a step reads of other shards is sent while the step before computes: it is then
+            one step older, on any number of processes. The first step of an epoch waits for it.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
             or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
@@ -161,6 +164,7 @@ def fit(
         balance=balance,
         batch_share=batch_share,
         shards=shards,
+        overlap=overlap,
         init=init,
         precision=precision,
         device=str(device),

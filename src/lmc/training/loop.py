@@ -47,6 +47,7 @@ from lmc.training.sharding import (
     agreed_stop,
     check_sharing,
     gather_descriptors,
+    of_this_training,
     predicted_by,
     remembered_in,
     shared_sampler,
@@ -83,7 +84,7 @@ def prepare_training(
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
-    graph = in_type_of(model, graph)
+    graph = of_this_training(in_type_of(model, graph), processes)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
     for callback in callbacks:
@@ -160,7 +161,7 @@ class Training:
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
-        self.stepping = steps_of(estimator, sampler, processes)
+        self.stepping = steps_of(estimator, sampler, processes, options.overlap)
         estimator.watch = None if self._descriptors is None else self._descriptors.see
         self._peak_before = 0
         self._held_before: int | None = None

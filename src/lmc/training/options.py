@@ -74,6 +74,8 @@ class TrainingOptions:
             `parts_per_batch`; None to choose it by the graph's size.
         shards: into how many sets of clusters the graph is divided. A step takes a batch of each, all from
             the same histories, and adds up what they say, in the memory of one batch.
+        overlap: whether what a step reads of other shards is sent while the step before computes: it is then
+            one step older. The first step of an epoch waits for it.
         init: historical values before a node's first visit, `"zero"` or `"exact"`.
         precision: `"full"`, `"half"` for histories in float16, `"int8"` for int8 with a scale for each row,
             or `"bf16"` for float16 and messages and dense products in bfloat16; None for the
@@ -114,6 +116,7 @@ class TrainingOptions:
     balance: Balance | None = "labels"
     batch_share: float | None = None
     shards: int = 1
+    overlap: bool = False
     init: Init = "zero"
     precision: Precision | None = None
     device: str = "auto"
@@ -137,8 +140,10 @@ class TrainingOptions:
                 object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
         if self.clip == 0:
             raise ArgumentError("clip=0: must be above 0; leave it out where gradients are not to be clipped")
-        for name in ("fixed", "background"):
+        for name in ("fixed", "background", "overlap"):
             checks.truth(name, getattr(self, name))
+        if self.overlap and self.shards == 1:
+            raise ArgumentError("overlap=True: one shard reads nothing of others; shards= must be 2 or more")
         if self.checkpoint not in ("none", "last"):
             kept = checks.whole_number("checkpoint", self.checkpoint, 1, failing=_no_checkpoint)
             object.__setattr__(self, "checkpoint", kept)

@@ -18,6 +18,7 @@ from lmc.batching.shard_sampler import ShardedSampler, shards_of
 from lmc.batching.shards import cut_into_shards
 from lmc.data.batch import Batch
 from lmc.data.graph import Graph
+from lmc.data.set_once import with_arrays
 from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
 from lmc.estimators.history_estimator import HistoryEstimator
@@ -75,7 +76,10 @@ def in_shards(
     if not isinstance(sampler, ClusterSampler):
         rule = f"batches of {type(estimator).__name__} are not made of clusters; must be 1"
         raise ArgumentError(f"shards={shards}: {rule}")
-    of_cluster = cut_into_shards(graph, sampler.clusters, shards)
+    if graph.shards == shards:
+        of_cluster = torch.arange(shards).repeat_interleave(int(sampler.clusters[-1] + 1) // shards)
+    else:
+        of_cluster = cut_into_shards(graph, sampler.clusters, shards)
     return ShardedSampler(sampler, of_cluster, shards_of(processes.rank, processes.count, shards))
 
 
@@ -86,16 +90,26 @@ def remembered_in(
     if not isinstance(sampler, ShardedSampler) or not isinstance(estimator, HistoryEstimator):
         return ever_outside(sampler)
     of_process = [shards_of(rank, processes.count, sampler.shards) for rank in range(processes.count)]
-    return ShardPlaces(graph, sampler.clusters, sampler.of_cluster, of_process, processes.rank)
+    places = ShardPlaces(graph, sampler.clusters, sampler.of_cluster, of_process, processes.rank)
+    if graph.scratch is not None and processes.count > 1:
+        graph.within = places.members
+    return places
 
 
-def steps_of(estimator: Estimator, sampler: Sampler, processes: Processes) -> Estimator:
+def of_this_training(graph: Graph, processes: Processes) -> Graph:
+    """The graph; of one on disk that processes share, one that may be told which nodes are of use here."""
+    return graph if graph.scratch is None or processes.count == 1 else with_arrays(graph)
+
+
+def steps_of(
+    estimator: Estimator, sampler: Sampler, processes: Processes, overlap: bool = False
+) -> Estimator:
     """What estimates a step: the bound estimator itself, or over its shards."""
     if not isinstance(sampler, ShardedSampler):
         return estimator
     nodes = estimator.nodes if isinstance(estimator, HistoryEstimator) and estimator.stores else None
     places = nodes if isinstance(nodes, ShardPlaces) else None
-    return Sharded(estimator, sampler, places, processes)
+    return Sharded(estimator, sampler, places, processes, overlap)
 
 
 def predicted_by(

@@ -22,8 +22,8 @@ from lmc.training.live_bytes import most_live_bytes
 
 ROWS = 600
 """Of the smaller trial, batch and halo together; the larger has twice as many."""
-OVERHEAD = 1.3
-"""Of malloc, which keeps large buffers for steps to come, and of arrays that are no tensors."""
+OVERHEAD = 1.1
+"""Of arrays that are no tensors, and of what lies free between buffers, where large ones are not kept."""
 
 
 class BatchSizes(NamedTuple):

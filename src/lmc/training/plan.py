@@ -20,6 +20,7 @@ from lmc.errors import ArgumentError
 from lmc.estimators.estimator import Estimator
 from lmc.malloc import trim_free_memory
 from lmc.nn.fitting import in_type_of
+from lmc.nn.inference import ROWS, ROWS_FROM_DISK
 from lmc.nn.model import LayerWidths, Model
 from lmc.precision import Precision
 from lmc.training.memory_check import RunNeeds
@@ -31,12 +32,10 @@ BYTES_PER_NODE = 64
 """Clusters, places and degrees of nodes, and what it takes to make them, about."""
 LEAST_CACHE = 1 << 25
 """Bytes of histories on disk that are held in memory at least."""
-RESERVE = 50_000_000
-"""For kernels and modules that are loaded later, and small buffers of threads that begin later."""
+RESERVE = 60_000_000
+"""For kernels and modules that are loaded later, sums of features while they are made, and small buffers."""
 STACKS = 5 * (8 << 20)
 """Of these threads: addresses that are counted where the system limits data, though hardly any are used."""
-EVALUATED = 1 << 14
-"""Rows that are computed together in an evaluation."""
 IF_KEPT = 2.0
 """Times what a step takes, where malloc keeps large buffers for steps to come, which is faster."""
 CLUSTERS = 16
@@ -226,9 +225,9 @@ def fitting_parts(
 
 
 def evaluation_bytes(graph: Graph, widths: list[LayerWidths]) -> int:
-    """What an evaluation takes beside its matrices: some rows, what they receive and what becomes of it."""
+    """What an evaluation takes beside its matrices: some rows, what they receive, and what becomes of it."""
     widest = max(graph.num_features, *(max(layer) for layer in widths))
-    rows = min(EVALUATED, graph.num_nodes)
+    rows = min(ROWS if graph.scratch is None else ROWS_FROM_DISK, graph.num_nodes)
     return rows * (4 * widest * graph.x.itemsize + 16 * graph.num_edges // graph.num_nodes)
 
 

@@ -18,6 +18,7 @@ from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator
 from lmc.nn.model import Model
 from lmc.precision import Precision
+from lmc.sparse import ROWS_AT_ONCE
 from lmc.training.live_bytes import most_live_bytes
 
 ROWS = 600
@@ -53,8 +54,11 @@ class BatchSizes(NamedTuple):
 
     @staticmethod
     def of_largest(graph: Graph, clusters: Tensor, count: int) -> BatchSizes:
-        """Those of a batch of the largest clusters."""
+        """Those of a batch of the clusters with the most nodes and messages, which have many neighbours."""
+        nodes, starts = torch.arange(len(clusters)), graph.adjacency.indptr
         sizes = torch.bincount(clusters)
+        for some in nodes.split(ROWS_AT_ONCE):
+            sizes.index_add_(0, clusters[some], (starts[some + 1] - starts[some]).long())
         chosen = torch.isin(clusters, sizes.argsort(descending=True)[:count])
         return BatchSizes.of(graph.batch(chosen.nonzero()[:, 0]))
 

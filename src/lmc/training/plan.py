@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
+import torch
+from torch import Tensor
+
 from lmc import memory_use
 from lmc.batching.choice import LEAST_CLUSTER, choose_batches
 from lmc.batching.samplers import ClusterSampler
 from lmc.data.graph import Graph
 from lmc.errors import ArgumentError
+from lmc.estimators.disk_history import BYTES_OF_A_READ
 from lmc.estimators.estimator import Estimator
 from lmc.malloc import trim_free_memory
 from lmc.nn.fitting import in_type_of
@@ -34,6 +38,8 @@ LEAST_CACHE = 1 << 25
 """Bytes of histories on disk that are held in memory at least."""
 RESERVE = 60_000_000
 """For kernels and modules that are loaded later, sums of features while they are made, and small buffers."""
+TYPICAL = 4
+"""Groups of clusters that tell what a step reads."""
 STACKS = 5 * (8 << 20)
 """Of these threads: addresses that are counted where the system limits data, though hardly any are used."""
 IF_KEPT = 2.0
@@ -58,7 +64,7 @@ class Plan:
         step: of a step, with its batch, and the next one if that is built meanwhile.
         reserve: for what begins or is loaded later.
         all_histories: of all nodes that may be outside of a batch.
-        read: of histories in an epoch, where they are on disk.
+        read: of histories in an epoch after the first, where they are on disk, about.
         written: likewise.
         sizes: of the largest batch.
         features: where they are.
@@ -188,20 +194,22 @@ def make_plan(
             f"memory={shown(memory)}: with histories in memory {least} is the least that would do; "
             "out= names a folder for them"
         )
-    steps = -(-parts // count)
+    held = least_cache if in_memory else min(all_histories, room - needed)
+    in_a_step = _read_in_a_step(graph, clusters, sampler.outside, needs.row_bytes, count)
+    from_disk = 1 - held / max(1, all_histories)
     return Plan(
         memory=memory,
         parts=parts,
         parts_per_batch=count,
         histories="memory" if in_memory else "disk",
-        history_cache=least_cache if in_memory else min(all_histories, room - needed),
+        history_cache=held,
         background=bool(ahead),
         process=process,
         of_nodes=of_nodes,
         step=needed,
         reserve=reserve,
         all_histories=all_histories,
-        read=steps * sizes.halo * needs.kept_bytes,
+        read=round(-(-parts // count) * in_a_step * from_disk),
         written=all_histories,
         sizes=sizes,
         features="in memory" if graph.scratch is None else "on disk",
@@ -239,6 +247,25 @@ def _load(graph: Graph, model: Model, estimator: Estimator, options: TrainingOpt
         method = copy.copy(estimator)
         method.model, method.graph = model, in_type_of(model, graph)
         method.prepare_graph()
+
+
+def _read_in_a_step(
+    graph: Graph, clusters: Tensor, outside: Tensor, row_bytes: list[int], count: int
+) -> float:
+    """Bytes of histories that a step reads, on average over some groups of so many clusters.
+
+    A few rows of a cluster are read each by itself, of many the whole extent.
+    """
+    parts, found = int(clusters.max()) + 1, 0
+    remembered = torch.bincount(clusters[outside], minlength=parts)
+    for seed in range(TYPICAL):
+        chosen = torch.randperm(parts, generator=torch.Generator().manual_seed(seed))[:count]
+        halo = graph.batch(torch.isin(clusters, chosen).nonzero()[:, 0]).halo
+        wanted = torch.bincount(clusters[halo], minlength=parts)
+        for size in row_bytes:
+            alone = wanted * BYTES_OF_A_READ < remembered * size
+            found += int(torch.where(alone, wanted, remembered * (wanted > 0)).sum()) * size
+    return found / TYPICAL
 
 
 def _held() -> int:

@@ -55,10 +55,10 @@ class BatchSizes(NamedTuple):
     @staticmethod
     def of_largest(graph: Graph, clusters: Tensor, count: int) -> BatchSizes:
         """Those of a batch of the clusters with the most nodes and messages, which have many neighbours."""
-        nodes, starts = torch.arange(len(clusters)), graph.adjacency.indptr
-        sizes = torch.bincount(clusters)
-        for some in nodes.split(ROWS_AT_ONCE):
-            sizes.index_add_(0, clusters[some], (starts[some + 1] - starts[some]).long())
+        sizes, starts = torch.bincount(clusters), graph.adjacency.indptr
+        for first in range(0, len(clusters), ROWS_AT_ONCE):
+            some = clusters[first : first + ROWS_AT_ONCE]
+            sizes.index_add_(0, some, starts[first : first + len(some) + 1].diff().long())
         chosen = torch.isin(clusters, sizes.argsort(descending=True)[:count])
         return BatchSizes.of(graph.batch(chosen.nonzero()[:, 0]))
 

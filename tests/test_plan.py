@@ -13,6 +13,7 @@ import lmc
 from commands import called, fails
 from lmc import memory_use
 from lmc.data import storage
+from lmc.malloc import short_of_memory, trim_free_memory
 from lmc.training import plan as module
 from lmc.training.live_bytes import most_live_bytes
 from lmc.training.options import TrainingOptions
@@ -164,6 +165,25 @@ def test_on_the_command_line(tmp_path):
     assert "is the least that would do" in line
     done = called("inspect", tmp_path / "graph", "--memory", "2GB", "--hidden", 8)
     assert "of 2 GB: process" in done.stdout
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc of glibc")
+def test_large_buffers_go_back_where_memory_is_short():
+    size = 1 << 28
+
+    def held_more():
+        before = memory_use.anonymous()
+        buffer = torch.ones(size // 4)
+        during = memory_use.anonymous() - before
+        del buffer
+        return during, memory_use.anonymous() - before
+
+    with short_of_memory():
+        during, after = held_more()
+        assert during > 0.9 * size
+        assert abs(after) < 0.1 * size
+    assert held_more()[1] > 0.9 * size  # outside of the context it is kept
+    trim_free_memory()
 
 
 LIMITED = """

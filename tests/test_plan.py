@@ -83,7 +83,7 @@ def small_process(monkeypatch):
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_more_memory_makes_larger_batches(small_process, model):
-    plans = [plan_for(memory, model, parts=60) for memory in (8e6, 16e6, 10**9)]
+    plans = [plan_for(memory, model, parts=60) for memory in (10e6, 20e6, 10**9)]
     counts = [plan.parts_per_batch for plan in plans]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]

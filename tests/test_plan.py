@@ -213,8 +213,8 @@ print(work("large", memory).batches)
 """
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits what Linux counts as data")
+@pytest.mark.long
 def test_a_run_keeps_to_its_memory_under_a_hard_limit(tmp_path):
     """Features of 82 MB, as much for A X, and 42 MB of histories, in 190 MB beside what a process needs."""
     lmc.synthetic(nodes=3_000, features=256).save(tmp_path / "small")

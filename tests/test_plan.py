@@ -13,6 +13,7 @@ import lmc
 from commands import called, fails
 from lmc import memory_use
 from lmc.data import storage
+from lmc.malloc import short_of_memory, trim_free_memory
 from lmc.training import plan as module
 from lmc.training.live_bytes import most_live_bytes
 from lmc.training.options import TrainingOptions
@@ -53,7 +54,7 @@ def test_a_small_step_says_what_a_large_one_takes(model, method):
     estimator.bind(own, GRAPH)
     blocks = most_live_bytes(lambda: estimator.prepare(batch))
     step = most_live_bytes(lambda: estimator.backward(batch))
-    assert 1.1 < found.step / step < 1.8
+    assert 1.0 < found.step / step < 1.9  # more where few batch nodes mean that all of them tell of β
     assert 0.95 < (found.blocks + 1e5) / (blocks + 1e5) < 1.8
 
 
@@ -76,12 +77,14 @@ def plan_for(memory, model="gcn", estimator=lmc.LMC, to_disk=True, graph=GRAPH, 
 def small_process(monkeypatch):
     monkeypatch.setattr(memory_use, "anonymous", lambda: 1_000_000)
     monkeypatch.setattr(module, "LEAST_CACHE", 10_000)
+    monkeypatch.setattr(module, "RESERVE", 0)
+    monkeypatch.setattr(module, "ROWS", 50)
     monkeypatch.setattr(module, "BYTES_PER_NODE", 8)
 
 
 @pytest.mark.parametrize("model", ["gcn", pytest.param("gat", marks=pytest.mark.long)])
 def test_more_memory_makes_larger_batches(small_process, model):
-    plans = [plan_for(memory, model, parts=60) for memory in (8e6, 16e6, 10**9)]
+    plans = [plan_for(memory, model, parts=60) for memory in (10e6, 20e6, 10**9)]
     counts = [plan.parts_per_batch for plan in plans]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
@@ -127,7 +130,7 @@ def test_a_run_keeps_to_its_plan_and_goes_on_by_it(tmp_path, monkeypatch):
 
     def train(out, epochs, resume=False, watch=None):
         torch.manual_seed(0)
-        options = {"epochs": epochs, "memory": held + 20_000_000, "histories": "disk", "progress": False}
+        options = {"epochs": epochs, "memory": held + 80_000_000, "histories": "disk", "progress": False}
         return lmc.fit(
             graph,
             MODELS["gcn"](),
@@ -165,6 +168,25 @@ def test_on_the_command_line(tmp_path):
     assert "of 2 GB: process" in done.stdout
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc of glibc")
+def test_large_buffers_go_back_where_memory_is_short():
+    size = 1 << 28
+
+    def held_more():
+        before = memory_use.anonymous()
+        buffer = torch.ones(size // 4)
+        during = memory_use.anonymous() - before
+        del buffer
+        return during, memory_use.anonymous() - before
+
+    with short_of_memory():
+        during, after = held_more()
+        assert during > 0.9 * size
+        assert abs(after) < 0.1 * size
+    assert held_more()[1] > 0.9 * size  # outside of the context it is kept
+    trim_free_memory()
+
+
 LIMITED = """
 import resource, sys, torch
 import lmc
@@ -186,16 +208,16 @@ def work(name, memory):
 
 work("small", "4GB")  # compiles kernels, starts threads
 held = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) << 10
-memory = held + (120 << 20)
-resource.setrlimit(resource.RLIMIT_DATA, (memory + (20 << 20),) * 2)
+memory = held + (190 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 print(work("large", memory).batches)
 """
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits what Linux counts as data")
+@pytest.mark.long
 def test_a_run_keeps_to_its_memory_under_a_hard_limit(tmp_path):
-    """Features of 82 MB, as much for A X, and 42 MB of histories, in 140 MB beside what a process needs."""
+    """Features of 82 MB, as much for A X, and 42 MB of histories, in 190 MB beside what a process needs."""
     lmc.synthetic(nodes=3_000, features=256).save(tmp_path / "small")
     lmc.synthetic(nodes=80_000, features=256).save(tmp_path / "large")
     given = [sys.executable, "-c", LIMITED, str(tmp_path)]

@@ -5,22 +5,44 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from functools import cache
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # of malloc.h
+LARGE = 1 << 20
+"""Bytes of a buffer that goes back at once, where memory is short: smaller ones leave small gaps."""
+
+_kept_short = 0  # how many contexts of `short_of_memory` are open
 
 
-@cache
 def keep_large_buffers() -> bool:
     """Tell glibc's malloc to reuse large blocks; True where that worked. `LMC_MALLOC=0` forbids it.
 
     By default every buffer above 32 MB comes fresh from the kernel, page by page, which takes several
     times as long as filling it once it is there.
     """
-    if os.environ.get("LMC_MALLOC") == "0":
+    if os.environ.get("LMC_MALLOC") == "0" or _kept_short:
         return False
     return _mallopt({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1})
+
+
+@contextmanager
+def short_of_memory() -> Iterator[None]:
+    """In this context nothing is kept: the process holds what is in use, and little more.
+
+    Blocks that are reused lie among each other, and no two batches are of the same size: what lies free
+    between them grows from step to step, by no bound that anybody knows.
+    """
+    global _kept_short
+    _kept_short += 1
+    try:
+        trim_free_memory()
+        _mallopt({_M_MMAP_THRESHOLD: LARGE, _M_MMAP_MAX: 1 << 16, _M_TRIM_THRESHOLD: LARGE})
+        yield
+    finally:
+        _kept_short -= 1
+        keep_large_buffers()
 
 
 def give_back_large_buffers() -> bool:

@@ -49,9 +49,14 @@ def anonymous() -> int:
     >>> anonymous() > 1 << 20
     True
     """
-    counted = "RssAnon:" if _limit("RLIMIT_DATA") is None else "VmData:"
+    counted = "VmData:" if is_data_limited() else "RssAnon:"
     held = _field(Path("/proc/self/status"), counted, unit=1024)
     return now() if held is None else held
+
+
+def is_data_limited() -> bool:
+    """Whether the system limits data, addresses of which nothing is used yet included."""
+    return _limit("RLIMIT_DATA") is not None
 
 
 def free() -> int | None:

@@ -31,6 +31,8 @@ from lmc.precision import Precision, check_precision, computed_type
 from lmc.processes import ALONE, Processes
 from lmc.scratch import ScratchMatrix
 
+ROWS, ROWS_FROM_DISK = 1 << 14, 1 << 12
+"""That are computed together; fewer where memory may be short."""
 COLUMNS = 32
 """That are added up together where sums take the place of messages: with fewer it takes longer."""
 
@@ -39,7 +41,7 @@ COLUMNS = 32
 def predict(
     graph: Graph,
     model: Model,
-    rows_at_once: int = 1 << 14,
+    rows_at_once: int | None = None,
     *,
     nodes: Any = None,
     precision: Precision = "full",
@@ -65,7 +67,8 @@ def predict(
     Args:
         graph: the graph; it may be another one than the model was trained on, if it has as many features.
         model: the model, which is left as it was.
-        rows_at_once: how many nodes are computed together.
+        rows_at_once: how many nodes are computed together; None for 16,384, or 4,096 where the graph stays on
+            disk. Predictions do not depend on it.
         nodes: (any,) the nodes to predict, by number or by the names that `graph.id` has, or a mask (nodes,);
             None for all. Of a few, only what reaches them is computed.
         precision: `"bf16"` for messages and dense products in bfloat16; the others are alike here.
@@ -87,6 +90,8 @@ def predict(
     """
     check_graph(graph)
     check_model(model)
+    if rows_at_once is None:
+        rows_at_once = ROWS if graph.scratch is None else ROWS_FROM_DISK
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
     if isinstance(graph, PreparedGraph):
         wanted = None
@@ -149,7 +154,7 @@ def each_message(graph: Graph, model: Model, tell: Tell) -> None:
         tell: is called for each layer, from the first on.
     """
     with evaluating(model), torch.no_grad(), without_autocast(device_of(model)):
-        _Inference.on(EveryRow(graph, 1 << 14), model, model.widths(graph), tell).through_layers()
+        _Inference.on(EveryRow(graph, ROWS), model, model.widths(graph), tell).through_layers()
 
 
 Tell = Callable[[int, Callable[[slice], Tensor]], None]

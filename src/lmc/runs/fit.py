@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -189,10 +190,12 @@ def fit(
         if kept is not None:
             kept.check_free()
             kept.check_goes_on(options)
-        with display_in_python(progress if processes.rank == 0 else False) as display:
+        with ExitStack() as contexts:
+            display = contexts.enter_context(display_in_python(progress if processes.rank == 0 else False))
             told = [*callbacks_of(callbacks, folder_path), display] if processes.rank == 0 else []
             choice = None if kept is None else kept.choice(options)
-            graph, options = planned(graph, model, estimator, options, folder_path, resume, told)
+            to_be_planned = (graph, model, estimator, options, folder_path, resume, told)
+            graph, options = contexts.enter_context(planned(*to_be_planned))
             on_disk = None if kept is None else kept.histories(options)
             given = (told, choice, on_disk, processes)
             training = prepare_training(graph, model, estimator, options, *given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +51,21 @@ def train_run(
         told = callbacks_of(callbacks, out, config) if processes.rank == 0 else []
         for callback in told if graph is None else ():
             callback.on_phase(f"loading {config.data['name']}")
-        with _naming(out / CONFIG) if resume else nullcontext():
-            graph = graph or config.load_graph()
-            model = config.build_model_for(graph)
-            choice = kept.choice(options)
-            estimator = config.build_estimator()
-            graph, options = planned(graph, model, estimator, options, out, resume, told)
-            on_disk = kept.histories(options)
-            training = prepare_training(graph, model, estimator, options, told, choice, on_disk, processes)
-            training.began = began
-        with kept as folder, ended_by(training, STOPPING):
-            return folder.train(training)
+        with ExitStack() as to_its_plan:
+            with _naming(out / CONFIG) if resume else nullcontext():
+                graph = graph or config.load_graph()
+                model = config.build_model_for(graph)
+                choice = kept.choice(options)
+                estimator = config.build_estimator()
+                given = (graph, model, estimator, options, out, resume, told)
+                graph, options = to_its_plan.enter_context(planned(*given))
+                on_disk = kept.histories(options)
+                training = prepare_training(
+                    graph, model, estimator, options, told, choice, on_disk, processes
+                )
+                training.began = began
+            with kept as folder, ended_by(training, STOPPING):
+                return folder.train(training)
 
 
 def read_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Config:

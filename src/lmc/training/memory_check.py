@@ -49,7 +49,8 @@ class RunNeeds:
         kept = estimator.remembered(model, self.layer_widths)
         self.ranks, self.history_memory = list(kept.bases.values()), history_memory
         stored = remembered_type(precision, graph.x.dtype)
-        self.kept_bytes = sum(bytes_of_row(width, stored) for kind in kept for width in kind.values())
+        self.row_bytes = [bytes_of_row(width, stored) for kind in kept for width in kind.values()]
+        self.kept_bytes = sum(self.row_bytes)
         # Bases are read at batch rows, too, which may never be outside.
         self.remembered_nodes = graph.num_nodes if self.ranks else remembered_nodes
         self.entries = graph.adjacency.num_entries

@@ -18,12 +18,13 @@ from lmc.data.graph import Graph
 from lmc.estimators.estimator import Estimator
 from lmc.nn.model import Model
 from lmc.precision import Precision
+from lmc.sparse import ROWS_AT_ONCE
 from lmc.training.live_bytes import most_live_bytes
 
 ROWS = 600
 """Of the smaller trial, batch and halo together; the larger has twice as many."""
-OVERHEAD = 1.3
-"""Of malloc, which keeps large buffers for steps to come, and of arrays that are no tensors."""
+OVERHEAD = 1.1
+"""Of arrays that are no tensors, and of what lies free between buffers, where large ones are not kept."""
 
 
 class BatchSizes(NamedTuple):
@@ -53,8 +54,11 @@ class BatchSizes(NamedTuple):
 
     @staticmethod
     def of_largest(graph: Graph, clusters: Tensor, count: int) -> BatchSizes:
-        """Those of a batch of the largest clusters."""
-        sizes = torch.bincount(clusters)
+        """Those of a batch of the clusters with the most nodes and messages, which have many neighbours."""
+        sizes, starts = torch.bincount(clusters), graph.adjacency.indptr
+        for first in range(0, len(clusters), ROWS_AT_ONCE):
+            some = clusters[first : first + ROWS_AT_ONCE]
+            sizes.index_add_(0, some, starts[first : first + len(some) + 1].diff().long())
         chosen = torch.isin(clusters, sizes.argsort(descending=True)[:count])
         return BatchSizes.of(graph.batch(chosen.nonzero()[:, 0]))
 

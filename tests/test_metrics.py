@@ -108,6 +108,7 @@ def test_by_name_from_the_command_line_to_the_report(small, tmp_path):
         (["macro_f2"], "did you mean 'macro_f1'"),
         (["mae"], "metrics='mae': is for regression, and the labels are multiclass"),
         (5, "metrics=5: must be a list"),
+        (max, r"metrics=.*: has no name; metrics=\{'name': function\} does"),
         ("macro_f2", "did you mean 'macro_f1'"),
         ({"f1": 0.5}, r"metrics\['f1'\]=0.5: must be a function"),
         ({"f 1": float}, "a name must be of letters"),

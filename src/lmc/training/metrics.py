@@ -160,7 +160,7 @@ def checked_metrics(given: Any) -> Metrics:
                 rule = "must be a function of predictions and labels"
                 raise ArgumentError(f"metrics[{name!r}]={checks.shown(function)}: {rule}")
         return dict(given)
-    names = checks.sequence("metrics", given)
+    names = [given] if callable(given) else checks.sequence("metrics", given)
     for each in names:
         if callable(each):
             raise ArgumentError(

@@ -45,3 +45,16 @@ def test_a_lock_that_is_not_a_file_is_one_line(tmp_path, make):
     getattr(os, make)(tmp_path / "lock")
     with pytest.raises(lmc.RunError, match=r"cannot be written to \(not a regular file\)"):
         RunFolder(tmp_path, resume=False).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("config.toml", "which a run would"), ("seeds.json", "several seeds")]
+)
+def test_a_folder_that_is_not_of_a_run_is_left_alone(tmp_path, name, why):
+    (tmp_path / name).write_text("mine")
+    graph = lmc.synthetic(nodes=100)
+    model = lmc.GCN(graph.num_features, 4, graph.num_classes)
+    with pytest.raises(lmc.ArgumentError, match=why):
+        lmc.fit(graph, model, lmc.GAS(), parts=4, epochs=1, out=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"

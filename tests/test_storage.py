@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 
 import lmc
+from lmc.data import storage
 from strategies import graphs
 
 ARRAYS = ("x", "y", "train_mask", "val_mask", "test_mask")
@@ -176,3 +177,31 @@ def test_a_killed_save_leaves_the_graph_before_or_none(tmp_path, replaces):
     switch = found.index(200)
     assert found == [100 if replaces else None] * switch + [200] * (finished + 1 - switch)
     assert switch >= 8  # seven arrays and the header come before
+
+
+def test_arrays_of_other_programs_are_left_alone(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3))
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    for write in (
+        lambda: lmc.synthetic(nodes=50).save(tmp_path),
+        lambda: lmc.import_edges(tmp_path / "edges.csv", tmp_path, 3, tmp_path),
+        lambda: lmc.prepare(lmc.synthetic(nodes=50), tmp_path, parts=2),
+    ):
+        with pytest.raises(lmc.GraphError, match=r"holds 'edges.csv' and is n.*; nothing was written"):
+            write()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["edges.csv", "x.npy"]
+    assert np.load(tmp_path / "x.npy").tolist() == [0, 1, 2]
+
+
+def test_what_a_killed_save_has_left_is_replaced(tmp_path, monkeypatch):
+    def fails(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "write_atomically", fails)
+        with pytest.raises(KeyboardInterrupt):
+            lmc.synthetic(nodes=50).save(tmp_path / "g")
+    assert (tmp_path / "g" / "x.npy").exists()
+    lmc.synthetic(nodes=60).save(tmp_path / "g")
+    assert lmc.Graph.open(tmp_path / "g").num_nodes == 60
+    assert not [file.name for file in (tmp_path / "g").iterdir() if "unfinished" in file.name]

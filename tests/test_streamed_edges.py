@@ -14,6 +14,7 @@ from lmc.data import sorted_edges
 from lmc.sparse import index_dtype
 
 
+@pytest.mark.filterwarnings("ignore:.*edges.csv. left out. 'more'")
 @settings(max_examples=15, deadline=None)
 @given(
     nodes=st.integers(1, 12),
@@ -59,6 +60,22 @@ def test_what_is_wrong_is_one_line(tmp_path):
     with pytest.raises(lmc.ArgumentError, match="must have nodes=3 rows"):
         lmc.import_edges(tmp_path / "edges.csv", tmp_path / "g", 3, tmp_path)
     assert not (tmp_path / "g").exists()
+
+
+def test_columns_that_are_not_read_are_named(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target,weight\n0,1,0.5\n")
+    with pytest.warns(
+        UserWarning, match=r"edges.csv: left out: 'weight'; read are source, target; weights and"
+    ):
+        lmc.import_edges(tmp_path / "edges.csv", tmp_path / "g", 2)
+
+
+def test_into_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    lmc.import_edges("../edges.csv", ".", 2)
+    assert lmc.Graph.open(".").num_edges == 1
 
 
 def test_on_the_command_line(tmp_path):

@@ -364,3 +364,13 @@ def test_what_is_wrong_in_a_table_names_its_file_and_column(tmp_path, name, text
     with pytest.raises(lmc.DatasetError) as caught:
         lmc.read_tables(**files, task=task)
     assert str(caught.value).startswith(f"{files[name]}: {message}")
+
+
+def test_of_several_splits_the_first_is_taken_and_others_are_named(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    (tmp_path / "labels.csv").write_text("id,label\na,0\nb,1\nc,1\n")
+    (tmp_path / "splits.csv").write_text("id,split_0,split_1\na,train,test\nb,val,train\nc,test,val\n")
+    files = {name: tmp_path / f"{name}.csv" for name in ("edges", "labels", "splits")}
+    with pytest.warns(UserWarning, match="several splits: 'split_0' is taken, not 'split_1'"):
+        graph = lmc.read_tables(**files)
+    assert [str(graph.id[place]) for place in graph.train_mask.nonzero()[:, 0]] == ["a"]

@@ -81,6 +81,38 @@ def partial_file(file: Path) -> Iterator[Path]:
         yield partial
 
 
+UNFINISHED = ".unfinished"
+"""After the name of a header: there while its folder is filled, so that what a kill leaves is ours."""
+
+
+@contextmanager
+def filling(folder: Path, header: str) -> Iterator[None]:
+    """Make a folder, and mark it until all is in it; files that others have put there are an error.
+
+    Args:
+        folder: which may hold such files if it has the header, or the mark of a process that was killed.
+        header: the name of the file that is written last.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, filling(Path(folder), "all.json"):
+    ...     [file.name for file in Path(folder).iterdir()]
+    ['all.json.unfinished']
+    """
+    check_fillable(folder, header)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / (header + UNFINISHED)
+    mark.touch()
+    yield
+    mark.unlink(missing_ok=True)
+
+
+def check_fillable(folder: Path, header: str) -> None:
+    """Raise FileExistsError where a folder holds what is not ours to replace."""
+    names = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
+    if names and header not in names and header + UNFINISHED not in names:
+        raise FileExistsError(f"holds {names[0]!r}")
+
+
 def remove_partial_files(folder: Path) -> None:
     """Remove what processes that were killed have left in a folder; files of others stay."""
     for file in folder.glob(".*.partial"):

@@ -36,7 +36,7 @@ from lmc.data.prepared import (
 )
 from lmc.data.spool import Spool, Told, spool_folder
 from lmc.errors import ArgumentError, GraphError
-from lmc.files import one_line, write_atomically, write_synced
+from lmc.files import check_fillable, filling, one_line, write_atomically, write_synced
 from lmc.sparse import CSR, index_dtype
 
 BYTES_PER_NODE = 64
@@ -87,6 +87,12 @@ def prepare(
     folder = checks.path("out", out)
     if (folder / MANIFEST).exists():
         raise ArgumentError(f"{folder}: holds a prepared graph already; remove it, or choose another folder")
+    try:
+        check_fillable(folder, MANIFEST)
+    except FileExistsError as error:
+        raise GraphError(f"{folder}: {error} and is no prepared graph; nothing was written") from None
+    except OSError as error:
+        raise GraphError(f"{folder}: cannot be written ({one_line(error)})") from None
     bucket = _bucket_bytes(graph.num_nodes, memory)
     shards = checks.whole_number("shards", shards, 1)
     if parts is None:
@@ -100,8 +106,7 @@ def prepare(
         clusters = _shard_by_shard(clusters, cut_into_shards(graph, clusters, shards))
     told("clusters", 1, 1)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with spool_folder(folder) as aside:
+        with filling(folder, MANIFEST), spool_folder(folder) as aside:
             _write(graph, order_of(clusters.numpy()), shards, folder, _Aside(aside, bucket), told)
     except OSError as error:
         raise GraphError(f"{folder}: cannot be written ({one_line(error)})") from None

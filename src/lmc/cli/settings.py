@@ -66,7 +66,7 @@ _FLAGS: list[tuple[str, str, Any, str]] = [
         "--memory",
         "training.memory",
         str,
-        "What the run may take, such as 2GB; batches and where histories are follow from it.",
+        "What the run may take, such as 2GB, pages of files not counted; batches follow from it.",
     ),
     (
         "--device",

@@ -52,7 +52,8 @@ class Spool:
 @contextmanager
 def spool_folder(beside: Path) -> Iterator[Path]:
     """A hidden folder beside another, for what is put aside; removed at the end."""
-    folder = beside.with_name(f".{beside.name}.{uuid.uuid4().hex}.partial")
+    beside = beside.absolute()  # "." has no name
+    folder = beside.parent / f".{beside.name}.{uuid.uuid4().hex}.partial"
     with tidying(lambda: shutil.rmtree(folder, ignore_errors=True)):
         folder.mkdir(parents=True)
         yield folder

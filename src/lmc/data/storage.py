@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from lmc.array_files import DAMAGED_ARRAY, Pieces, write_array, write_pieces
 from lmc.errors import GraphError
-from lmc.files import one_line, read_text_bytes, regular, write_atomically, write_synced
+from lmc.files import (
+    check_fillable,
+    filling,
+    one_line,
+    read_text_bytes,
+    regular,
+    write_atomically,
+    write_synced,
+)
 
 HEADER = "graph.json"
 FORMAT = "lmc-graph"
@@ -35,15 +43,16 @@ _ARRAY = re.compile(rf"({'|'.join((*REQUIRED, *OPTIONAL))})(\.[0-9a-f]{{8}})?\.n
 
 def save(path: Path, about: dict[str, Any], arrays: Mapping[str, NDArray[Any] | Pieces]) -> None:
     """Write the folder, or replace the graph in it; arrays one after the other, in the order given."""
-    before = _files(path)
+    before = replaced(path)
     token = f".{uuid.uuid4().hex[:8]}" if before else ""
     files = {name: f"{name}{token}.npy" for name in arrays}
     header = {"format": FORMAT, "version": VERSION, **about, "arrays": files}
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        for name, file in files.items():
-            write_synced(path / file, partial(_write, array=arrays[name]))
-        write_atomically(path / HEADER, lambda opened: opened.write(json.dumps(header, indent=2).encode()))
+        with filling(path, HEADER):
+            for name, file in files.items():
+                write_synced(path / file, partial(_write, array=arrays[name]))
+            content = json.dumps(header, indent=2).encode()
+            write_atomically(path / HEADER, lambda opened: opened.write(content))
         for file in before:
             (path / file).unlink(missing_ok=True)
     except OSError as error:
@@ -57,19 +66,17 @@ def _write(file: BinaryIO, array: NDArray[Any] | Pieces) -> None:
         write_array(file, array)
 
 
-def _files(path: Path) -> list[str]:
+def replaced(path: Path) -> list[str]:
     """The arrays in the folder that a save will replace; a folder of other things is left alone."""
     try:
-        names = sorted(file.name for file in path.iterdir())
+        check_fillable(path, HEADER)
+        return sorted(file.name for file in path.iterdir() if _ARRAY.fullmatch(file.name))
     except FileNotFoundError:
         return []
+    except FileExistsError as error:
+        raise GraphError(f"{path}: {error} and is not a graph folder; nothing was written") from None
     except OSError as error:
         raise GraphError(f"{path}: cannot be written ({one_line(error)})") from None
-    arrays = [name for name in names if _ARRAY.fullmatch(name)]
-    others = [name for name in names if name not in arrays and HEADER not in name]
-    if others and HEADER not in names:
-        raise GraphError(f"{path}: holds {others[0]!r} and is not a graph folder; nothing was written")
-    return arrays
 
 
 def open_folder(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

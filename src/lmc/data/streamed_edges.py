@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from lmc.data.saved import content
 from lmc.data.sorted_edges import SortedEdges
 from lmc.data.splits import MASKS
 from lmc.data.spool import Told, spool_folder
-from lmc.data.table_files import columns_in_pieces
+from lmc.data.table_files import columns_in_pieces, is_nameless
 from lmc.data.tables import ends_of
 from lmc.errors import ArgumentError, DatasetError
 from lmc.files import one_line, regular
@@ -55,9 +57,10 @@ def import_edges(
     """
     file, folder = checks.path("edges", edges), checks.path("out", out)
     nodes = checks.whole_number("nodes", nodes, 1)
+    storage.replaced(folder)  # raises where it may not be written
     given: dict[str, Any] = {} if arrays is None else _arrays(checks.path("arrays", arrays), nodes)
     with spool_folder(folder) as aside:
-        count, pieces = columns_in_pieces(file, ends_of)
+        count, pieces = columns_in_pieces(file, partial(_ends_alone, file))
         sorted_edges = SortedEdges(aside, nodes, (2 if undirected else 1) * count)
         found = 0
         for source, target in pieces:
@@ -85,6 +88,16 @@ def import_edges(
         # Where rows begin is known when all are written.
         storage.save(folder, about, {"indices": Pieces(index, (), columns()), "indptr": offsets, **of_nodes})
     return Graph.open(folder)
+
+
+def _ends_alone(file: Path, names: list[str]) -> list[str]:
+    """The columns of the ends; a warning names those that are not read."""
+    ends = ends_of(names)
+    if unread := [repr(name) for name in names if name not in ends and not is_nameless(name)]:
+        others = "weights and types of edges are read by lmc.read_tables, or lmc import without --nodes"
+        text = f"{file}: left out: {', '.join(unread)}; read are {', '.join(ends)}; {others}"
+        warnings.warn(text, stacklevel=2)
+    return ends
 
 
 def _check(file: Path, source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) -> None:

@@ -297,7 +297,11 @@ def _random_masks(y: NDArray[Any]) -> dict[str, Any]:
 
 def _masks(table: Table, ids: Ids) -> dict[str, NDArray[np.bool_]]:
     """A mask per part of the split."""
-    name = (_named(table.names, SPLIT) or _others(table))[0]
+    names = _named(table.names, SPLIT) or _others(table)
+    if len(names) > 1:
+        which = ", ".join(map(repr, names[1:]))
+        warnings.warn(f"{table.file}: holds several splits: {names[0]!r} is taken, not {which}", stacklevel=4)
+    name = names[0]
     masks = {f"{role}_mask": np.zeros(len(ids), dtype=np.bool_) for role in get_args(Role)}
     nodes = ids.places(table, table.id_names[0])
     parts = table.column(name).to_pylist()

@@ -40,7 +40,7 @@ from lmc.training.sharding import load_shards, shard_states
 CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
 HISTORIES = "histories"
-PLAN, PREPARED = "plan.json", "prepared"
+PLAN, PREPARED, SEEDS = "plan.json", "prepared", "seeds.json"
 SAVING_SHARE = 20  # times as long as a save takes must pass before the next
 MIDWAY_SECONDS = 60.0  # of an epoch that a run may lose, where saving takes less than a twentieth of them
 
@@ -79,10 +79,17 @@ class RunFolder(Callback):
         with self._writing():  # a name may be too long
             check_writable(self.folder)
             is_folder, holds_run = self.folder.is_dir(), (self.folder / METRICS).exists()
+            holds_seeds, is_ours = (self.folder / SEEDS).exists(), (self.folder / LOCK).exists()
+            others = [name for name in (CONFIG, ENVIRONMENT, SUMMARY) if (self.folder / name).exists()]
         if self.resume and not is_folder:
             raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
         if not self.resume and holds_run:
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
+        if not self.resume and holds_seeds:
+            raise ArgumentError(f"{self.folder}: holds runs of several seeds; choose another folder")
+        if not self.resume and others and not is_ours:
+            rule = "which a run would replace; choose another folder"
+            raise ArgumentError(f"{self.folder}: holds {others[0]!r}, {rule}")
 
     def check_goes_on(self, options: TrainingOptions) -> None:
         """Raise what names of files alone say of a run that is to go on: it is past the end, or not kept."""

@@ -134,6 +134,16 @@ def shown(size: int) -> str:
     return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"
 
 
+def shown_from_above(size: int) -> str:
+    """The same, of which no less would do.
+
+    >>> shown_from_above(300_400_000)
+    '301 MB'
+    """
+    digit = 10 ** max(0, len(str(int(size))) - 3)
+    return shown(-(-int(size) // digit) * digit)
+
+
 def make_plan(
     graph: Graph, model: Model, estimator: Estimator, options: TrainingOptions, memory: int, to_disk: bool
 ) -> Plan:
@@ -180,7 +190,7 @@ def make_plan(
 
     ahead = 1 if options.background and fits(1, 1) else 0
     if ahead == 0 and not fits(1, 0):
-        least = shown(memory - room + needed_by(1, 0) + least_cache)
+        least = shown_from_above(memory - room + needed_by(1, 0) + least_cache)
         advice = "with one cluster a batch; more clusters, or fewer hidden units, need less"
         raise ArgumentError(f"memory={shown(memory)}: {least} is the least that would do, {advice}")
     asked = options.parts_per_batch, options.batch_share
@@ -189,7 +199,7 @@ def make_plan(
     sizes, needed = tried(count)[0], needed_by(count, ahead)
     in_memory = options.histories == "memory" and needed + all_histories <= room
     if not in_memory and not to_disk:
-        least = shown(memory - room + needed + all_histories)
+        least = shown_from_above(memory - room + needed + all_histories)
         raise ArgumentError(
             f"memory={shown(memory)}: with histories in memory {least} is the least that would do; "
             "out= names a folder for them"

@@ -1,4 +1,4 @@
-"""Arrays of a graph that are changed all the same."""
+"""Arrays of a graph are set once: others make another graph, and what is changed all the same is noticed."""
 
 import copy
 
@@ -6,6 +6,65 @@ import pytest
 import torch
 
 import lmc
+
+
+def changed_before(graph, **changes):
+    """The arrays of a graph, made with changes from the start."""
+    arrays = {"x": graph.x, "y": graph.y, "train_mask": graph.train_mask} | changes
+    return lmc.Graph(graph.to_pyg().edge_index, **arrays)
+
+
+def test_a_graph_with_other_arrays_is_one_that_was_made_with_them():
+    graph = lmc.synthetic(nodes=200, features=4, classes=3)
+    torch.manual_seed(0)
+    model = lmc.GCN(4, 8, 3, layers=2)
+    lmc.FullBatch().bind(model, graph)  # A X is known now
+    before = lmc.predict(graph, model)
+    half = graph.replace(x=graph.x / 2)
+    assert torch.equal(lmc.predict(half, model), lmc.predict(changed_before(graph, x=graph.x / 2), model))
+    assert torch.equal(lmc.predict(graph, model), before)
+    named = graph.replace(y=graph.y * 2, num_classes=7)
+    assert (named.num_classes, named.y.tolist()) == (7, (graph.y * 2).tolist())
+    unlabelled = lmc.Graph([[0], [1]], torch.ones(2, 1)).replace(x=torch.zeros(2, 3))
+    assert (unlabelled.num_features, unlabelled.num_classes) == (3, 0)
+
+
+def test_features_that_are_changed_in_place_are_others():
+    graph = lmc.synthetic(nodes=200, features=4, classes=3)
+    model = lmc.GCN(4, 8, 3, layers=2)
+    lmc.FullBatch().bind(model, graph)
+    graph.x[:] *= 2
+    assert torch.equal(lmc.predict(graph, model), lmc.predict(changed_before(graph), model))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda g: setattr(g, "x", g.x * 2),
+            r"graph\.x: cannot be assigned; graph\.replace\(x=\.\.\.\) makes",
+        ),
+        (lambda g: setattr(g, "edge_type", None), r"graph\.edge_type: cannot be assigned; lmc\.Graph"),
+        (
+            lambda g: setattr(g, "edge_index", g.edge_index),
+            r"graph\.edge_index: cannot be assigned; lmc\.Graph",
+        ),
+        (lambda g: setattr(g, "edge_weight", None), r"graph\.edge_weight: cannot be assigned; lmc\.Graph"),
+        (
+            lambda g: g.replace(edge_weight=None),
+            r"feature_names; lmc\.Graph\(\.\.\.\) makes a graph with other edges",
+        ),
+        (lambda g: g.replace(x=g.x[:2]), r"x has shape \(2, 4\)"),
+        (lambda g: g.replace(y=g.y[:5]), r"y has shape \(5,\)"),
+        (lambda g: g.replace(train_mask=g.val_mask), "the node is in train_mask; masks must not overlap"),
+        (lambda g: g.replace(mask=g.val_mask), r"replace\(mask=\.\.\.\): must be one of x, y, "),
+    ],
+)
+def test_arrays_are_set_once_and_checked(change, message):
+    graph = lmc.synthetic(nodes=20, features=4, classes=3)
+    with pytest.raises(lmc.LMCError, match=message) as caught:
+        change(graph)
+    assert "\n" not in str(caught.value)
 
 
 def made_of_weights():

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from platformdirs import user_cache_path
 
+from lmc.errors import GraphError
 from lmc.tidying import tidying
 
 LARGEST_TEXT = 64 << 20
@@ -87,18 +88,13 @@ UNFINISHED = ".unfinished"
 
 @contextmanager
 def filling(folder: Path, header: str) -> Iterator[None]:
-    """Make a folder, and mark it until all is in it; files that others have put there are an error.
-
-    Args:
-        folder: which may hold such files if it has the header, or the mark of a process that was killed.
-        header: the name of the file that is written last.
+    """Make a folder, and mark it until all is in it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, filling(Path(folder), "all.json"):
     ...     [file.name for file in Path(folder).iterdir()]
     ['all.json.unfinished']
     """
-    check_fillable(folder, header)
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / (header + UNFINISHED)
     mark.touch()
@@ -106,11 +102,22 @@ def filling(folder: Path, header: str) -> Iterator[None]:
     mark.unlink(missing_ok=True)
 
 
-def check_fillable(folder: Path, header: str) -> None:
-    """Raise FileExistsError where a folder holds what is not ours to replace."""
-    names = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
+def check_fillable(folder: Path, header: str, what: str) -> None:
+    """Raise GraphError where a folder holds what others have put there, or cannot be looked at.
+
+    Args:
+        folder: which may hold files if it has the header, or the mark of a process that was killed.
+        header: the name of the file that is written last.
+        what: it would be then.
+    """
+    try:
+        names = sorted(file.name for file in folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise GraphError(f"{folder}: cannot be written ({one_line(error)})") from None
     if names and header not in names and header + UNFINISHED not in names:
-        raise FileExistsError(f"holds {names[0]!r}")
+        raise GraphError(f"{folder}: holds {names[0]!r} and is not {what}; nothing was written")
 
 
 def remove_partial_files(folder: Path) -> None:

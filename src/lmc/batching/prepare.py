@@ -87,12 +87,7 @@ def prepare(
     folder = checks.path("out", out)
     if (folder / MANIFEST).exists():
         raise ArgumentError(f"{folder}: holds a prepared graph already; remove it, or choose another folder")
-    try:
-        check_fillable(folder, MANIFEST)
-    except FileExistsError as error:
-        raise GraphError(f"{folder}: {error} and is no prepared graph; nothing was written") from None
-    except OSError as error:
-        raise GraphError(f"{folder}: cannot be written ({one_line(error)})") from None
+    check_fillable(folder, MANIFEST, "a prepared graph")
     bucket = _bucket_bytes(graph.num_nodes, memory)
     shards = checks.whole_number("shards", shards, 1)
     if parts is None:

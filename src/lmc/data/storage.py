@@ -68,15 +68,8 @@ def _write(file: BinaryIO, array: NDArray[Any] | Pieces) -> None:
 
 def replaced(path: Path) -> list[str]:
     """The arrays in the folder that a save will replace; a folder of other things is left alone."""
-    try:
-        check_fillable(path, HEADER)
-        return sorted(file.name for file in path.iterdir() if _ARRAY.fullmatch(file.name))
-    except FileNotFoundError:
-        return []
-    except FileExistsError as error:
-        raise GraphError(f"{path}: {error} and is not a graph folder; nothing was written") from None
-    except OSError as error:
-        raise GraphError(f"{path}: cannot be written ({one_line(error)})") from None
+    check_fillable(path, HEADER, "a graph folder")
+    return sorted(file.name for file in path.glob("*.npy") if _ARRAY.fullmatch(file.name))
 
 
 def open_folder(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -198,9 +198,9 @@ def _limit_threads(asked: str) -> None:
 # Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
 # to be set before; a value that is there already stays.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
-# oneDNN, which multiplies bfloat16, keeps what it has built for 1,024 shapes of products, megabytes each;
-# every batch has shapes of its own, and 16 are those of a few steps.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+# oneDNN keeps what it has built for 1,024 shapes of products, megabytes each: large ones have few shapes (see
+# `kernels/dense.py`), but small batches have shapes of their own.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 if os.environ.get("LMC_THREADS"):
     _limit_threads(os.environ["LMC_THREADS"])

@@ -12,8 +12,8 @@ from lmc.errors import ArgumentError
 
 Precision = Literal["full", "half", "int8", "bf16"]
 """`"full"` computes and remembers in the features' type. `"half"` remembers in float16, `"int8"` in int8 with
-a scale for each row. `"bf16"` remembers in float16, and has messages and dense products in bfloat16, with
-sums, statistics, losses and parameters in float32."""
+a scale for each row. `"bf16"` has messages, dense products and histories in bfloat16, with sums, statistics,
+losses and parameters in float32: values that were computed in bfloat16 are remembered as they are."""
 
 
 def computed_type(precision: Precision, full: torch.dtype) -> torch.dtype:
@@ -28,12 +28,11 @@ def computed_type(precision: Precision, full: torch.dtype) -> torch.dtype:
 def remembered_type(precision: Precision, full: torch.dtype) -> torch.dtype:
     """Of histories, where features are of the type `full`.
 
-    >>> remembered_type("bf16", torch.float32), remembered_type("int8", torch.float32)
-    (torch.float16, torch.int8)
+    >>> remembered_type("bf16", torch.float32), remembered_type("half", torch.float32)
+    (torch.bfloat16, torch.float16)
     """
-    if precision == "int8":
-        return torch.int8
-    return full if precision == "full" else torch.float16
+    of_few_bits = {"half": torch.float16, "int8": torch.int8, "bf16": torch.bfloat16}
+    return of_few_bits.get(precision, full)
 
 
 def check_precision(precision: Precision, full: torch.dtype) -> None:

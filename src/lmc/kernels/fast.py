@@ -26,9 +26,11 @@ from lmc.kernels.fast_rows import weigh as weigh
 from lmc.kernels.fast_samples import draw as draw
 from lmc.kernels.fast_samples import number as number
 from lmc.kernels.fast_samples import pick as pick
+from lmc.kernels.fetch import LINE, fetch
 from lmc.kernels.words import stored, value_of, wide, words
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
+WIDE, AHEAD = 128, 12  # columns from which on rows do not come by themselves; entries that they are asked for ahead
 
 _NO_KEYS = np.empty(0, dtype=np.uint64)
 
@@ -46,9 +48,32 @@ def _spmm(
     out: Any,
 ) -> None:
     split, width, row = len(inside), out.shape[1], np.empty_like(like)
+    stride = LINE // inside.itemsize
     for i in range(start, stop):
         row[:] = 0
-        for e in range(indptr[i], indptr[i + 1]):
+        end = indptr[i + 1]
+        last = end - (end - indptr[i]) % 4
+        # Four entries at a time, so that the row is read and written once for them; sums keep their order.
+        for e in range(indptr[i], last, 4):
+            if width >= WIDE:
+                for coming in range(e + AHEAD, min(e + AHEAD + 4, indptr[stop])):
+                    j = indices[coming]
+                    if j < split:
+                        for c in range(0, width, stride):
+                            fetch(inside, j, c)
+                    else:
+                        for c in range(0, width, stride):
+                            fetch(outside, j - split, c)
+            j_0, j_1, j_2, j_3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
+            of_0, of_1, of_2, of_3 = values[e], values[e + 1], values[e + 2], values[e + 3]
+            s_0 = inside[j_0] if j_0 < split else outside[j_0 - split]
+            s_1 = inside[j_1] if j_1 < split else outside[j_1 - split]
+            s_2 = inside[j_2] if j_2 < split else outside[j_2 - split]
+            s_3 = inside[j_3] if j_3 < split else outside[j_3 - split]
+            for c in range(width):
+                two = row[c] + of_0 * value_of(s_0[c]) + of_1 * value_of(s_1[c])
+                row[c] = two + of_2 * value_of(s_2[c]) + of_3 * value_of(s_3[c])
+        for e in range(last, end):
             j = indices[e]
             value = values[e]
             source = inside[j] if j < split else outside[j - split]
@@ -138,14 +163,14 @@ def _word(low: Any, high: Any, c: Any) -> Any:
 def _activate(
     start: Any, stop: Any, z: Any, scale: Any, shift: Any, keys: Any, threshold: Any, gain: Any, out: Any
 ) -> None:
-    width = z.shape[1]
+    width, zero = z.shape[1], gain * 0  # of the type that is computed in: a 0 would make it a wider one
     half = (width + 1) // 2
     drawn = np.empty(half, np.uint32)
     scale_2, shift_2 = scale[half:], shift[half:]
     for i in range(start, stop):
         if len(keys) == 0:
             for c in range(width):
-                out[i, c] = stored(max(value_of(z[i, c]) * scale[c] + shift[c], 0), out)
+                out[i, c] = stored(max(value_of(z[i, c]) * scale[c] + shift[c], zero), out)
         else:
             low, high = np.uint32(keys[i]), np.uint32(keys[i] >> np.uint64(32))
             for c in range(half):
@@ -153,11 +178,11 @@ def _activate(
             # Loops over slices that begin at zero are what the compiler turns into vector instructions.
             z_1, z_2, out_1, out_2 = z[i, :half], z[i, half:], out[i, :half], out[i, half:]
             for c in range(half):
-                y = max(value_of(z_1[c]) * scale[c] + shift[c], 0)
-                out_1[c] = stored(y * gain if drawn[c] & np.uint32(0xFFFF) >= threshold else 0, out)
+                y = max(value_of(z_1[c]) * scale[c] + shift[c], zero)
+                out_1[c] = stored(y * gain if drawn[c] & np.uint32(0xFFFF) >= threshold else zero, out)
             for c in range(width - half):
-                y = max(value_of(z_2[c]) * scale_2[c] + shift_2[c], 0)
-                out_2[c] = stored(y * gain if drawn[c] >> np.uint32(16) >= threshold else 0, out)
+                y = max(value_of(z_2[c]) * scale_2[c] + shift_2[c], zero)
+                out_2[c] = stored(y * gain if drawn[c] >> np.uint32(16) >= threshold else zero, out)
 
 
 def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
@@ -172,11 +197,11 @@ def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] |
 def _activated_sums(
     start: Any, stop: Any, derivative: Any, activated: Any, z: Any, gain: Any, sums: Any
 ) -> None:
-    rows, width = z.shape
+    (rows, width), zero = z.shape, gain * 0
     for b in range(start, stop):
         for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
             for c in range(width):
-                g = value_of(derivative[i, c]) * gain if value_of(activated[i, c]) > 0 else 0
+                g = value_of(derivative[i, c]) * gain if value_of(activated[i, c]) > 0 else zero
                 sums[b, 0, c] += g
                 sums[b, 1, c] += g * value_of(z[i, c])
 
@@ -204,11 +229,12 @@ def _activated_vjp(
     of_1: Any,
     out: Any,
 ) -> None:
-    width = z.shape[1]
+    width, zero = z.shape[1], gain * 0
     for i in range(start, stop):
+        derivative_i, activated_i, z_i, out_i = derivative[i], activated[i], z[i], out[i]
         for c in range(width):
-            g = value_of(derivative[i, c]) * gain if value_of(activated[i, c]) > 0 else 0
-            out[i, c] = stored(of_g[c] * g + of_z[c] * value_of(z[i, c]) + of_1[c], out)
+            g = value_of(derivative_i[c]) * gain if value_of(activated_i[c]) > 0 else zero
+            out_i[c] = stored(of_g[c] * g + of_z[c] * value_of(z_i[c]) + of_1[c], out)
 
 
 def activated_vjp(

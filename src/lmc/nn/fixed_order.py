@@ -20,6 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from lmc import kernels
+from lmc.kernels import dense
 from lmc.kernels.fixed_sums import spread
 from lmc.kernels.plain import wide_type
 
@@ -163,8 +164,8 @@ def prelu(z: Tensor, weight: Tensor) -> Tensor:
 def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """(..., out) as `torch.nn.functional.linear`."""
     if bias is None or bias.numel() > 1:
-        return functional.linear(z, weight, bias)
-    product = functional.linear(z, weight)
+        return dense.linear(z, weight, bias)
+    product = dense.linear(z, weight)
     return product + spread(bias, tuple(product.shape))
 
 

@@ -89,7 +89,7 @@ class _OfParameters(Function):
     @staticmethod
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
         (z,) = ctx.saved_tensors
-        of_bias = derivative.sum(0, dtype=ctx.dtype) if ctx.needs_input_grad[1] else None
+        of_bias = derivative.sum(0).to(ctx.dtype) if ctx.needs_input_grad[1] else None
         return _sum_of_products(derivative, z).to(ctx.dtype), of_bias, None
 
 
@@ -118,7 +118,7 @@ def _sum_of_products(one: Tensor, other: Tensor) -> Tensor:
 def _sum_in_pieces(one: Tensor, other: Tensor) -> Tensor:
     """The same of a block of bfloat16: sums over more rows would be cut into as many as there are threads."""
     left, right = (each.view(-1, SMALLEST, each.shape[1]) for each in (one, other))
-    return torch.bmm(left.transpose(1, 2), right).sum(0, dtype=torch.float32)
+    return torch.bmm(left.transpose(1, 2), right).sum(0)
 
 
 def _product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -24,6 +24,7 @@ from lmc.nn.model import Model
 from lmc.precision import Precision
 from lmc.sparse import CSR
 from lmc.training.metrics import evaluate
+from lmc.training.uncompiled import uncompiled
 
 Architecture = Literal["gcn", "gcnii"]
 HIDDEN = 256
@@ -64,7 +65,7 @@ def own(
     model = (make_model or gcn)(graph)
     sampler = estimator.make_sampler(graph, batches)
     estimator.bind(model, graph, outside=ever_outside(sampler), precision=precision, device=device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    optimizer = uncompiled(torch.optim.Adam)(model.parameters(), lr=lr)
     scheduler = CosineAnnealingLR(optimizer, decay_over) if decay_over else None
 
     def batches_ahead() -> Iterator[lmc.Batch]:

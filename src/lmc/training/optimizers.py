@@ -14,6 +14,7 @@ from lmc import checks
 from lmc.errors import ArgumentError
 from lmc.files import one_line
 from lmc.nn.model import Model
+from lmc.training.uncompiled import uncompiled
 
 MakeOptimizer = Callable[..., Optimizer]
 """From parameter groups and `lr=` to an optimizer, as torch's classes are."""
@@ -45,8 +46,10 @@ def _made(kind: str | MakeOptimizer, groups: list[dict[str, Any]], lr: float) ->
     if isinstance(given, Optimizer):
         rule = f"give its class, torch.optim.{type(given).__name__}, or a function of parameters and lr"
         raise ArgumentError(f"optimizer: is made already, for parameters that fit chooses itself; {rule}")
+    of_torch = isinstance(kind, type) and kind.__module__.startswith("torch.optim.")
+    make = uncompiled(kind) if of_torch and issubclass(kind, Optimizer) else kind
     try:
-        made: object = kind(groups, lr=lr)
+        made: object = make(groups, lr=lr)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"optimizer={checks.shown(kind)}: cannot be made ({one_line(error)})") from None
     if not isinstance(made, Optimizer):

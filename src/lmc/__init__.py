@@ -195,11 +195,11 @@ def _limit_threads(asked: str) -> None:
         os.environ["MKL_DYNAMIC"] = "FALSE"
 
 
-# Dense products whose sums do not depend on the number of threads. MKL reads this at its first use, so it has
-# to be set before; a value that is there already stays.
+# Dense products whose sums do not depend on the number of threads; where MKL does not keep to it there is
+# `nn/products.py`. MKL reads this at its first use, so it is set before; a value that is there stays.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 # oneDNN keeps what it has built for 1,024 shapes of products, megabytes each: large ones have few shapes (see
-# `kernels/dense.py`), but small batches have shapes of their own.
+# `nn/products.py`), but small batches have shapes of their own.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 if os.environ.get("LMC_THREADS"):

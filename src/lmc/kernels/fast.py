@@ -30,7 +30,10 @@ from lmc.kernels.fetch import LINE, fetch
 from lmc.kernels.words import stored, value_of, wide, words
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
-WIDE, AHEAD = 128, 12  # columns from which on rows do not come by themselves; entries that they are asked for ahead
+WIDE, AHEAD = (
+    128,
+    12,
+)  # columns from which on rows do not come by themselves; entries that they are asked for ahead
 
 _NO_KEYS = np.empty(0, dtype=np.uint64)
 
@@ -60,10 +63,10 @@ def _spmm(
                     j = indices[coming]
                     if j < split:
                         for c in range(0, width, stride):
-                            fetch(inside, j, c)
+                            fetch(inside, j, c)  # type: ignore[call-arg]
                     else:
                         for c in range(0, width, stride):
-                            fetch(outside, j - split, c)
+                            fetch(outside, j - split, c)  # type: ignore[call-arg]
             j_0, j_1, j_2, j_3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
             of_0, of_1, of_2, of_3 = values[e], values[e + 1], values[e + 2], values[e + 3]
             s_0 = inside[j_0] if j_0 < split else outside[j_0 - split]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -20,10 +20,9 @@ def fetch(typing: Any, array: Any, row: Any, column: Any) -> Any:
         kind, *places = signature.args
         found = context.make_array(kind)(context, builder, given[0])
         where = [
-            context.cast(builder, place, of, types.intp)
-            for place, of in zip(given[1:], places, strict=True)
+            context.cast(builder, place, of, types.intp) for place, of in zip(given[1:], places, strict=True)
         ]
-        entry = cgutils.get_item_pointer(context, builder, kind, found, where)
+        entry = cgutils.get_item_pointer(context, builder, kind, found, where)  # type: ignore[no-untyped-call]
         address, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [address, number, number, number])
         prefetch = builder.module.declare_intrinsic("llvm.prefetch", [address], shape)

@@ -20,9 +20,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from lmc import kernels
-from lmc.kernels import dense
 from lmc.kernels.fixed_sums import spread
 from lmc.kernels.plain import wide_type
+from lmc.nn import products
 
 VECTOR = 32  # entries: two of the longest vectors that processors have
 PIECE = 32768  # entries that torch gives to a thread, at least
@@ -164,8 +164,8 @@ def prelu(z: Tensor, weight: Tensor) -> Tensor:
 def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """(..., out) as `torch.nn.functional.linear`."""
     if bias is None or bias.numel() > 1:
-        return dense.linear(z, weight, bias)
-    product = dense.linear(z, weight)
+        return products.linear(z, weight, bias)
+    product = products.linear(z, weight)
     return product + spread(bias, tuple(product.shape))
 
 

@@ -46,16 +46,19 @@ def _made(kind: str | MakeOptimizer, groups: list[dict[str, Any]], lr: float) ->
     if isinstance(given, Optimizer):
         rule = f"give its class, torch.optim.{type(given).__name__}, or a function of parameters and lr"
         raise ArgumentError(f"optimizer: is made already, for parameters that fit chooses itself; {rule}")
-    of_torch = isinstance(kind, type) and kind.__module__.startswith("torch.optim.")
-    make = uncompiled(kind) if of_torch and issubclass(kind, Optimizer) else kind
     try:
-        made: object = make(groups, lr=lr)
+        made: object = _without_compiler(kind)(groups, lr=lr)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"optimizer={checks.shown(kind)}: cannot be made ({one_line(error)})") from None
     if not isinstance(made, Optimizer):
         rule = "must be one of torch's classes, or a function that gives a torch.optim.Optimizer"
         raise ArgumentError(f"optimizer: gives {checks.shown(made)}; {rule}")
     return made
+
+
+def _without_compiler(kind: MakeOptimizer) -> MakeOptimizer:
+    is_of_torch = isinstance(kind, type) and issubclass(kind, Optimizer) and "torch.optim." in kind.__module__
+    return uncompiled(kind) if is_of_torch else kind
 
 
 def moments_after_a_step(

@@ -1,4 +1,4 @@
-"""torch's optimizers without its compiler, which each of them loads: a second and 145 MB, and nothing is compiled."""
+"""torch's optimizers without its compiler, which each of them loads: a second and 145 MB, for nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 
 
 @cache
-def uncompiled(kind: type[Optimizer]) -> type[Optimizer]:
-    """The same optimizer, whose methods do not ask the compiler to leave them alone.
+def uncompiled(kind: type[Optimizer]) -> Any:
+    """The same class of optimizers, whose methods do not ask the compiler to leave them alone.
 
     >>> issubclass(uncompiled(torch.optim.Adam), torch.optim.Adam)
     True

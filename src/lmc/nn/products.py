@@ -1,9 +1,9 @@
-"""Products with dense matrices by oneDNN, which torch brings along, where torch's own are slower or less exact.
+"""Products with dense matrices by oneDNN, which torch brings along, where torch's own are slower.
 
-In bfloat16 torch does ask oneDNN, but has it make a program for every number of rows, and no two batches have as
-many; a bias takes a pass of its own; and how a sum over many rows is cut depends on the number of threads. In
-float32 it asks MKL, which on processors that are not Intel's has no AVX-512, and no sums that are independent of
-the number of threads, even where MKL_CBWR asks for them. Here rows are taken in blocks of a few sizes.
+In bfloat16 torch does ask oneDNN, but has it make a program for every number of rows, and no two batches
+have as many; a bias takes a pass of its own; and a sum over many rows is cut into as many as there are
+threads. In float32 it asks MKL, which has no AVX-512 on processors that are not Intel's, and there cuts sums
+by threads whatever MKL_CBWR asks for. Here rows are taken in blocks of a few sizes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 LARGEST, SMALLEST = 8192, 512  # rows of a block
@@ -30,9 +31,10 @@ def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if dtype is None:
         return functional.linear(z, weight, bias)
     with torch.autocast("cpu", enabled=False):
-        z = z.to(dtype)
+        z = z.to(dtype).contiguous()
         shift = None if bias is None else bias.detach().to(dtype)
-        value: Tensor = _OfRows.apply(z, weight.detach().to(dtype), shift)  # type: ignore[no-untyped-call]
+        factor = weight.detach().to(dtype).contiguous()
+        value: Tensor = _OfRows.apply(z, factor, shift)  # type: ignore[no-untyped-call]
         without = _OfParameters.apply(weight, bias, z.detach())  # type: ignore[no-untyped-call]
         joined: Tensor = _Joined.apply(value, without)  # type: ignore[no-untyped-call]
     return joined
@@ -57,7 +59,9 @@ def _has_onednn(dtype: torch.dtype) -> bool:
         return False
     if dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return torch.backends.mkl.is_available() and "Intel" not in torch.cpu.get_capabilities().get("cpu_name", "Intel")
+    processor = torch.cpu.get_capabilities().get("cpu_name", "Intel")
+    has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return has_mkl and "Intel" not in processor
 
 
 class _OfRows(Function):
@@ -66,15 +70,13 @@ class _OfRows(Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(weight)
-        out = z.new_empty(len(z), len(weight))
-        for part, block in _blocks(z):
-            out[part] = _product(block, weight, bias)[: part.stop - part.start]
-        return out
+        return _in_blocks(z, weight, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = ctx.saved_tensors
-        return linear(derivative, weight.T.contiguous()), None, None
+        return _in_blocks(derivative, weight.T.contiguous()), None, None
 
 
 class _OfParameters(Function):
@@ -87,6 +89,7 @@ class _OfParameters(Function):
         return z.new_zeros(1).expand(len(z), len(weight))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
         (z,) = ctx.saved_tensors
         of_bias = derivative.sum(0).to(ctx.dtype) if ctx.needs_input_grad[1] else None
@@ -94,15 +97,25 @@ class _OfParameters(Function):
 
 
 class _Joined(Function):
-    """What has a value, with the derivatives of both: autograd then computes those alone that are asked for."""
+    """What has a value, with the derivatives of both: autograd then computes those that are asked for."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, without: Tensor) -> Tensor:
         return value.view_as(value)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor, Tensor]:
+        derivative = derivative.contiguous()
         return derivative, derivative
+
+
+def _in_blocks(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """(rows, out) rows times Wᵀ, plus b."""
+    out = rows.new_empty(len(rows), len(weight))
+    for part, block in _blocks(rows):
+        out[part] = _product(block, weight, bias)[: part.stop - part.start]
+    return out
 
 
 def _sum_of_products(one: Tensor, other: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch import Tensor, nn
 
@@ -19,9 +21,9 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
     >>> any(weight.requires_grad for weight in weights.values())
     False
     """
-    from torch_geometric.nn import Linear
-
-    if all("weight" in part._parameters for part in module.modules() if isinstance(part, Linear)):
+    pyg = sys.modules.get("torch_geometric.nn")  # slow to import; where nobody has, no part is one of PyG's
+    parts = [] if pyg is None else [part for part in module.modules() if isinstance(part, pyg.Linear)]
+    if all("weight" in part._parameters for part in parts):
         return dict(module.state_dict())
     weights: dict[str, Tensor] = {}
     for name, part in module.named_modules(remove_duplicate=False):

@@ -48,7 +48,9 @@ QUICK: dict[str, Make] = {
     "LMC 80/40, alpha 0, PyG's GCN wrapped": partial(
         rows.own, estimator=ALPHA_0, batches=COARSE, make_model=rows.wrapped_gcn
     ),
+    tables.COARSE_BF16: partial(rows.own, estimator=ALPHA_0, batches=COARSE, precision="bf16"),
     "LMC 80/10, alpha 0": partial(rows.own, estimator=ALPHA_0, batches=MIDDLE),
+    tables.MIDDLE_BF16: partial(rows.own, estimator=ALPHA_0, batches=MIDDLE, precision="bf16"),
     tables.LMC_MIDDLE_HALF: partial(rows.own, estimator=ALPHA_0, batches=MIDDLE, precision="half"),
     tables.LMC_MIDDLE: partial(rows.own, estimator=lmc.LMC(), batches=MIDDLE),
     tables.FLOOR: rows.products,
@@ -77,10 +79,6 @@ GCNII: dict[str, Make] = {
 }
 MORE_OF_LMC: dict[str, Make] = {
     tables.PYG: rows.pyg,
-    tables.LMC_COARSE: QUICK[tables.LMC_COARSE],
-    tables.COARSE_BF16: partial(rows.own, estimator=ALPHA_0, batches=COARSE, precision="bf16"),
-    "LMC 80/10, alpha 0": QUICK["LMC 80/10, alpha 0"],
-    tables.MIDDLE_BF16: partial(rows.own, estimator=ALPHA_0, batches=MIDDLE, precision="bf16"),
     tables.LMC_MIDDLE: QUICK[tables.LMC_MIDDLE],
     # Small steps alone: no epoch that is timed has another large batch.
     tables.SPIDER: partial(

@@ -27,8 +27,8 @@ Seconds = dict[str, list[float]]
 
 GOALS = {
     FULL_BATCH: 0.30,
-    LMC_COARSE: 0.28,
-    "LMC 80/10, alpha 0": 0.33,
+    LMC_COARSE: 0.15,
+    COARSE_BF16: 0.08,
     "LMC 80/40, alpha 1": 0.42,
     "LMC 80/40, alpha 0, GCNII": 0.35,
 }
@@ -36,6 +36,8 @@ BESIDE = {
     (FLOOR, LMC_COARSE): "0.70 or more",
     (LMC_COARSE, PYG_KEEPING): "0.30 or less",
     ("LMC 80/10, alpha 0", PYG_KEEPING): "0.36 or less",
+    (COARSE_BF16, PYG_KEEPING): "0.17 or less",
+    (MIDDLE_BF16, PYG_KEEPING): "0.22 or less",
     (COARSE_BF16, LMC_COARSE): "0.60 or less",
     (MIDDLE_BF16, "LMC 80/10, alpha 0"): "0.60 or less",
     (TOP_COARSE, CLUSTER_COARSE): "1.30 or less",

@@ -13,7 +13,7 @@ GROUPS = [*run.GROUPS.values(), *run.ACCURACY]
 
 
 def test_rows_that_are_alive_together_are_few_and_begin_with_pyg():
-    assert max(map(len, GROUPS)) <= 9  # of up to 2.7 GB each, on arxiv
+    assert max(map(len, GROUPS)) <= 11  # of 1 to 3 GB each on arxiv, those of the quick bench 20 GB
     assert all(next(iter(group)).startswith(PYG) for group in GROUPS)
 
 

@@ -62,8 +62,6 @@ def command(
         else:
             asked = started_comparison(resume)
             asked = asked if target is None else replace(asked, target=target)
-        if not quiet:
-            say_embedded_graph(asked.settings)
     run_all(asked, resume or out or free_folder("compare"), quiet)
 
 
@@ -77,6 +75,8 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
     from lmc.runs.seeds import seeded, train_each
 
     console, configs, seeds = Console(), _configs(asked.settings, asked.methods), asked.seeds
+    if not quiet:
+        say_embedded_graph(asked.settings)
     first = next(iter(configs.values()))
     with display_of(console, quiet, False) as display:
         display.on_phase(f"loading {first.data['name']}")

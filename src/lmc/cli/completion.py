@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from lmc.errors import ArgumentError
 from lmc.runs.presets import PRESETS
 from lmc.runs.registry import METHODS, MODELS
 
@@ -60,6 +61,12 @@ class KnownList(Known):
 
 class DataName(Known):
     """The name or the path of a graph."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text as it is."""
+        if not str(value) or "\0" in str(value):
+            raise ArgumentError(f"--data {str(value)!r}: must be the name or the path of a graph")
+        return super().convert(value, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import shlex
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lmc.errors import ArgumentError
+from lmc.errors import ArgumentError, RunError
 
 
 class _Named(click.Path):
@@ -44,8 +47,24 @@ def refuse_graph(folder: Path) -> None:
 
 
 def free_folder(name: str) -> Path:
-    """The first of runs/name, runs/name-2, runs/name-3, ... that is free."""
-    number = 1
-    while (folder := Path("runs") / (name if number == 1 else f"{name}-{number}")).exists():
-        number += 1
+    """The first of runs/name, runs/name-2, runs/name-3, ... that is free; made, so that nobody else takes it.
+
+    It goes with the process if nothing was written to it.
+    """
+    for number in count(1):
+        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"{folder}: cannot be made ({error.strerror}); --out names another") from None
+        atexit.register(_remove_if_empty, folder)
+        break
     return folder
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()

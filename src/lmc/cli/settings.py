@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from lmc.cli import completion
 from lmc.cli.paths import FILE
 from lmc.errors import ArgumentError
 from lmc.runs.registry import METHODS, MODELS, allow_own_model, is_own
+
+if TYPE_CHECKING:
+    from lmc.runs.config import Config
 
 
 def whole_numbers(value: str) -> list[int]:
@@ -188,6 +191,10 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
         if not config_file.exists():
             raise ArgumentError(_no_settings(config_file))
         trees.append(Config.read(config_file))
+        try:
+            Config.check_sections(trees[-1])
+        except ArgumentError as error:
+            raise ArgumentError(f"{config_file}: {error}") from None
     more = [parse_setting(text) for text in options["more"]]
     for name in (options["model_name"], *(tree.get("model", {}).get("name") for tree in more)):
         if is_own(name):  # on the command line: a file alone has no code imported
@@ -205,6 +212,23 @@ def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any
     if isinstance(name, str):  # a run can be gone on with from any working folder
         tree["data"]["name"] = from_anywhere(name)
     return tree
+
+
+def config_of(tree: dict[str, Any], options: dict[str, Any]) -> Config:
+    """The settings of a run; where the file alone is wrong, the line names it."""
+    from lmc.runs.config import Config
+
+    file: Path | None = options["config_file"]
+    try:
+        return Config.of(tree)
+    except ArgumentError as error:
+        if file is not None:
+            try:
+                Config.of(Config.read(file))
+            except ArgumentError as of_file:
+                if str(of_file) == str(error):
+                    raise ArgumentError(f"{file}: {error}") from None
+        raise
 
 
 def check_flags_of_method(tree: dict[str, Any], options: dict[str, Any]) -> None:

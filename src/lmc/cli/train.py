@@ -15,7 +15,14 @@ from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, as_typed, free_folder
 from lmc.cli.processes import rank_here, run_as, started_again
-from lmc.cli.settings import SEEDS_FLAG, check_flags_of_method, say_embedded_graph, settings, tree_of
+from lmc.cli.settings import (
+    SEEDS_FLAG,
+    check_flags_of_method,
+    config_of,
+    say_embedded_graph,
+    settings,
+    tree_of,
+)
 from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.errors import ArgumentError
 from lmc.runs.registry import LOGGERS, METHODS
@@ -41,7 +48,9 @@ def _methods() -> str:
 @settings
 @click.option("--method", type=completion.METHOD, help=f"One of {_methods()}.")
 @SEEDS_FLAG
-@click.option("--out", type=FOLDER, help="Folder of the run; several seeds in it go on where they stopped.")
+@click.option(
+    "--out", type=FOLDER, help="Folder; by default runs/DATA-MODEL-METHOD. Several --seeds in it go on."
+)
 @click.option("--resume", type=FOLDER, help="Folder of a run to go on with, perhaps with more --epochs.")
 @click.option("--quiet", is_flag=True, help="Errors only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per epoch.")
@@ -63,10 +72,10 @@ def command(
     **options: Any,
 ) -> None:
     """Train a model and keep the run in a folder."""
-    if processes > 1:
-        if "WORLD_SIZE" in os.environ:
-            raise ArgumentError("--processes: torchrun has started this process already; leave it out")
-        raise click.exceptions.Exit(run_as(processes, _without_processes(), max_restarts))
+    if max_restarts and processes == 1:
+        raise ArgumentError(f"--max-restarts {max_restarts}: is of --processes, which must be 2 or more")
+    if processes > 1 and "WORLD_SIZE" in os.environ:
+        raise ArgumentError("--processes: torchrun has started this process already; leave it out")
     if rank_here() > 0:  # the first of several processes speaks for all
         quiet = True
         warnings.simplefilter("ignore")
@@ -81,16 +90,17 @@ def command(
     with display_of(console, quiet, as_json) as display:
         loading_torch(display, console)
         from lmc.runs import run
-        from lmc.runs.config import Config
         from lmc.runs.folder import METRICS
 
         tree = tree_of(options, method)
-        if resume is None and not quiet and not as_json:
-            say_embedded_graph(tree)
         if resume is None:
             check_flags_of_method(tree, options)
-        config = Config.of(tree) if resume is None else _resumed(tree, resume, out)
+        config = config_of(tree, options) if resume is None else _resumed(tree, resume, out)
         _warn_of_unused(config, options)
+        if processes > 1:
+            raise click.exceptions.Exit(_as_processes(config, processes, resume or out, max_restarts))
+        if resume is None and not quiet and not as_json:
+            say_embedded_graph(tree)
         folder = resume or out or free_folder(_name(config))
         going_on = resume is not None or (started_again() and (folder / METRICS).exists())
         if seeds == 1:
@@ -107,6 +117,15 @@ def command(
         _show(result, folder)
     if result.stopped == "interrupted":
         end_interrupted(_afterwards(config, folder), quiet=rank_here() > 0)
+
+
+def _as_processes(config: Config, count: int, folder: Path | None, restarts: int) -> int:
+    """Run this command as so many processes that share a folder; gives the exit code."""
+    from lmc.training.sharding import check_divides
+
+    check_divides(config.training["shards"], count)
+    out = [] if folder is not None else ["--out", str(free_folder(_name(config)))]
+    return run_as(count, [*_without_processes(), *out], restarts)
 
 
 def _without_processes() -> list[str]:

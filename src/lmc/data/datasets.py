@@ -115,6 +115,9 @@ def from_anywhere(name: str) -> str:
 def _load(name: str, root: str | Path | None, split: int | None) -> Graph:
     found = _find(name, root, split)
     if found is not None:
+        is_name = name != "synthetic" and not _is_path(name)
+        if root is not None and is_name and not expanded(Path(root)).is_dir():
+            raise DatasetError(f"root={str(root)!r}: is no folder; without it, {name} is found elsewhere")
         return found()
     published_name = published.published_name(name)
     if published_name is None:

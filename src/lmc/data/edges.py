@@ -139,7 +139,8 @@ def in_both_directions(
         text = f"{differing} edges have another weight there than back; the larger one is taken for both"
         warnings.warn(text, stacklevel=3)
     if repeated := int((turn > 0).sum()):
-        rows = f"{checks.counted(repeated, 'row')} repeat an edge in the same direction"
+        repeat = "repeats" if repeated == 1 else "repeat"
+        rows = f"{checks.counted(repeated, 'row')} {repeat} an edge in the same direction"
         warnings.warn(f"{rows}: each is one more edge between the same nodes", stacklevel=3)
     given = np.maximum(given, back_given)
     lacks = ~has_reverse

@@ -25,6 +25,9 @@ def original_ids(ids: Any) -> NDArray[Any]:
     >>> original_ids(["a", "b"]).tolist(), original_ids(torch.tensor([7, 3])).tolist()
     (['a', 'b'], [7, 3])
     """
+    for place, each in enumerate(ids if isinstance(ids, (list, tuple)) else ()):
+        if isinstance(each, str) and "\0" in each:  # numpy would leave it out
+            raise GraphError(f"ids[{place}] = {each!r}: holds a null character")
     array = np.asarray(ids.numpy(force=True) if isinstance(ids, Tensor) else ids)
     if array.ndim != 1 or len(array) == 0:
         raise GraphError(f"id has shape {array.shape}: must be (nodes,)")

@@ -18,7 +18,7 @@ from lmc.data import rules
 from lmc.data.datasets import load
 from lmc.data.graph import Graph
 from lmc.device import chosen_device
-from lmc.errors import ArgumentError
+from lmc.errors import ArgumentError, GraphError
 from lmc.estimators.estimator import Estimator
 from lmc.files import one_line, read_text_bytes
 from lmc.nn.model import Model
@@ -138,7 +138,10 @@ class Config:
     def build_model_for(self, graph: Graph) -> Model:
         """The model for a graph, in the type of its features; GraphError where there are no labels."""
         graph = graph.by_cluster
-        rules.trainable(graph.train_mask, graph.y, graph.task)
+        try:
+            rules.trainable(graph.train_mask, graph.y, graph.task)
+        except GraphError as error:
+            raise GraphError(f"{self.data['name']}: {error}") from None
         model = self.build_model(graph.num_features, graph.num_classes, models.degree_histogram(graph))
         return model.to(graph.x.dtype)
 

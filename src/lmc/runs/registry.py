@@ -104,7 +104,7 @@ class OwnKind(ModelKind):
             sys.path.append(os.getcwd())
         try:
             found = _imported(self.path)
-        except Exception as error:  # a module of a user may raise anything
+        except (Exception, SystemExit) as error:  # a module of a user may raise anything
             why = one_line(error) if place_in_own_code(error) is None else raised_text(error)
             module, _, function = self.path.partition(":")
             named = module.removesuffix(".py")
@@ -127,7 +127,7 @@ class OwnKind(ModelKind):
             raise ArgumentError(f"model {self.path!r}: {one_line(error)}") from None
         try:
             built: nn.Module = load(*widths, **options)
-        except Exception as error:  # it may raise anything
+        except (Exception, SystemExit) as error:  # it may raise anything
             raise ArgumentError(f"model {self.path!r}: raised {raised_text(error)}") from error
         return built
 

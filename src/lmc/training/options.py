@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +28,7 @@ _LEAST_WHOLE = {
     "gradient_error_every": 1,
     "shards": 1,
 }
-_REAL = ("lr", "weight_decay", "head_weight_decay", "clip", "checkpoint_seconds", "batch_share")
+_REAL = ("lr", "weight_decay", "head_weight_decay", "checkpoint_seconds", "batch_share")
 _MAY_BE_NONE = (
     "parts",
     "parts_per_batch",
@@ -138,8 +139,11 @@ class TrainingOptions:
         for name in _REAL:
             if not self._is_left_out(name):
                 object.__setattr__(self, name, checks.real_number(name, getattr(self, name), 0))
-        if self.clip == 0:
-            raise ArgumentError("clip=0: must be above 0; leave it out where gradients are not to be clipped")
+        if self.clip is not None:
+            object.__setattr__(self, "clip", checks.real_number("clip", self.clip, -math.inf))
+            if self.clip <= 0:
+                rule = "must be above 0; leave it out where gradients are not to be clipped"
+                raise ArgumentError(f"clip={self.clip:g}: {rule}")
         for name in ("fixed", "background", "overlap"):
             checks.truth(name, getattr(self, name))
         if self.overlap and self.shards == 1:

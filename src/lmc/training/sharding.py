@@ -33,11 +33,17 @@ from lmc.processes import Processes
 from lmc.training.options import TrainingOptions
 
 
+def check_divides(shards: int, count: int) -> None:
+    """Raise ArgumentError unless so many processes can share so many shards."""
+    if shards % count:
+        rule = f"{count} processes cannot share them; shards must be a multiple of {count}"
+        raise ArgumentError(f"shards={shards}: {rule}")
+
+
 def check_sharing(estimator: Estimator, options: TrainingOptions, processes: Processes) -> None:
     """Raise ArgumentError where a method has no steps over shards, or processes cannot share them."""
-    shards, count = options.shards, processes.count
-    if shards % count:
-        raise ArgumentError(f"shards={shards}: {count} processes share them; must be a multiple of {count}")
+    shards = options.shards
+    check_divides(shards, processes.count)
     if shards == 1:
         return
     if isinstance(estimator, Spider):

@@ -1,0 +1,109 @@
+"""What people new to the command line stumbled over, each in one line or not at all."""
+
+import subprocess
+import sys
+
+import pytest
+
+import lmc
+from commands import COMMAND, called, fails
+
+SMALL = ("--data", "synthetic", "--epochs", "1", "--hidden", "4", "--quiet")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def wrong(*arguments):
+    return fails(2, *arguments, through=called)
+
+
+@pytest.mark.process
+def test_runs_that_begin_together_have_folders_of_their_own(tmp_path):
+    runs = [subprocess.Popen([COMMAND, "train", *SMALL], stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [run.communicate(timeout=300)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0] * 3, said
+    names = {folder.name for folder in (tmp_path / "runs").iterdir()}
+    assert names == {"synthetic-gcn-lmc", "synthetic-gcn-lmc-2", "synthetic-gcn-lmc-3"}
+
+
+@pytest.mark.process
+def test_a_folder_in_which_nothing_was_written_goes(tmp_path):
+    script = "from lmc.cli.paths import free_folder; print(free_folder('a').is_dir())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_module_that_ends_the_process_is_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "ends.py").write_text("import sys\nsys.exit(5)\n")
+    (tmp_path / "ends_later.py").write_text("import sys\ndef make(i, o):\n    sys.exit(5)\n")
+    assert "model 'ends:make': cannot be imported (SystemExit: 5" in wrong("train", "--model", "ends:make")
+    line = wrong("train", "--data", "synthetic", "--model", "ends_later:make", "--out", "a")
+    assert "model 'ends_later:make': raised SystemExit: 5" in line
+
+
+def test_a_null_character_finds_no_node(tmp_path):
+    done = called("train", *SMALL, "--out", "a")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "ids").write_bytes(b"1\0\n")
+    assert wrong("predict", "a", "--nodes", "ids") == r"lmc: ids: ids[0] = '1\x00': holds a null character"
+    with pytest.raises(lmc.GraphError, match=r"ids\[1\] = 'b\\x00': holds a null character"):
+        lmc.Graph([[0], [1]], id=["a", "b\0"])
+
+
+def test_a_root_that_is_no_folder_is_named(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    graph = lmc.synthetic(nodes=50)
+    graph.save(tmp_path / "here" / "mine")
+    monkeypatch.setenv("LMC_DATA", str(tmp_path / "here"))
+    assert lmc.load("mine").num_nodes == 50
+    with pytest.raises(lmc.DatasetError, match="root='nosuch': is no folder; without it, mine is found"):
+        lmc.load("mine", "nosuch")
+
+
+def test_processes_that_cannot_share_a_run_are_one_line():
+    line = wrong("train", "--data", "synthetic", "--shards", "2", "--processes", "3")
+    assert line == "lmc: shards=2: 3 processes cannot share them; shards must be a multiple of 3"
+    assert "--max-restarts 1: is of --processes" in wrong("train", "--max-restarts", "1")
+
+
+@pytest.mark.parametrize("clip", ["-1", "0"])
+def test_the_rule_of_clipping_is_the_same_for_every_value(clip):
+    assert f"clip={clip}: must be above 0;" in wrong("train", "--data", "synthetic", "--clip", clip)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[training]\nepochs = "3"', "own.toml: training.epochs='3': must be an integer"),
+        ("[foo]\na = 1", "own.toml: section='foo': must be one of data, model, method, training"),
+    ],
+)
+def test_a_mistake_in_a_file_of_settings_names_the_file_and_nothing_else_is_said(tmp_path, text, line):
+    (tmp_path / "own.toml").write_text(text)
+    done = called("train", "own.toml")
+    assert (done.stdout, done.stderr.strip(), done.returncode) == ("", f"lmc: {line}", 2)
+
+
+def test_a_wrong_flag_does_not_blame_the_file(tmp_path):
+    (tmp_path / "own.toml").write_text("[training]\nepochs = 3\n")
+    assert "own.toml" not in wrong("train", "own.toml", "--set", "training.seed='a'")
+
+
+def test_nothing_is_said_before_wrong_methods():
+    assert called("compare", "--methods", "gas,foo").stdout == ""
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_a_name_that_is_none_is_told_by_its_flag(name):
+    line = wrong("train", "--data", name)
+    assert line == f"lmc: --data {name!r}: must be the name or the path of a graph"
+
+
+def test_a_graph_without_labels_is_named(tmp_path):
+    lmc.Graph([[0, 1, 2], [1, 2, 0]], [[1.0], [2.0], [3.0]]).save(tmp_path / "bare")
+    assert "bare: the graph has no labels" in wrong("train", "--data", "./bare")

@@ -32,7 +32,7 @@ def networks(draw):
     return names, edges, features, labels, draw(st.booleans())
 
 
-@pytest.mark.filterwarnings("ignore:.*another weight there than back", "ignore:.*repeat an edge")
+@pytest.mark.filterwarnings("ignore:.*another weight there than back", "ignore:.*repeats? an edge")
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @given(network=networks())
 def test_every_number_stays_with_its_name(tmp_path_factory, suffix, network):

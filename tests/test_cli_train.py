@@ -286,7 +286,7 @@ def test_a_folder_that_is_taken_and_one_that_cannot_be_written(small, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     assert "file" in fails(2, "train", *arguments(small), "--out", tmp_path / "file", through=called)
     nowhere = fails(1, "train", *arguments(small), "--out", "/proc/nowhere/a", through=called)
-    assert "cannot be written to" in nowhere
+    assert "cannot be made" in nowhere
 
 
 @pytest.mark.posix

@@ -1,12 +1,13 @@
 """What people new to the command line stumbled over, each in one line or not at all."""
 
 import subprocess
-import sys
 
+import click
 import pytest
 
 import lmc
 from commands import COMMAND, called, fails
+from lmc.cli.paths import made_folder
 
 SMALL = ("--data", "synthetic", "--epochs", "1", "--hidden", "4", "--quiet")
 
@@ -29,11 +30,9 @@ def test_runs_that_begin_together_have_folders_of_their_own(tmp_path):
     assert names == {"synthetic-gcn-lmc", "synthetic-gcn-lmc-2", "synthetic-gcn-lmc-3"}
 
 
-@pytest.mark.process
 def test_a_folder_in_which_nothing_was_written_goes(tmp_path):
-    script = "from lmc.cli.paths import free_folder; print(free_folder('a').is_dir())"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "True\n", done.stderr
+    with click.Context(click.Command("train")):
+        assert made_folder(None, "a").is_dir()
     assert not (tmp_path / "runs").exists()
 
 
@@ -107,3 +106,52 @@ def test_a_name_that_is_none_is_told_by_its_flag(name):
 def test_a_graph_without_labels_is_named(tmp_path):
     lmc.Graph([[0, 1, 2], [1, 2, 0]], [[1.0], [2.0], [3.0]]).save(tmp_path / "bare")
     assert "bare: the graph has no labels" in wrong("train", "--data", "./bare")
+
+
+def test_a_graph_that_is_imported_computes_in_one_type(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target,weight\n0,1,0.5\n1,0,2\n")
+    graph = lmc.read_tables(tmp_path / "edges.csv")
+    assert (str(graph.to_pyg().edge_weight.dtype), graph.edge_weight.tolist()) == ("torch.float32", [2, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            b'id,a\n0,"1,5"\n1,2\n',
+            "row 1 '1,5', with a decimal comma, where a point is read: must be numbers",
+        ),
+        (b"id,n\xe9\n0,1\n1,2\n", "; save it as UTF-8"),
+    ],
+)
+def test_a_table_as_offices_write_them_is_told_what_to_become(tmp_path, text, told):
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    (tmp_path / "x.csv").write_bytes(text)
+    assert wrong("import", "edges.csv", "--features", "x.csv", "--out", "g").endswith(told)
+
+
+def test_a_part_of_a_node_is_none(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    line = wrong("import", "edges.csv", "--nodes", "3.7", "--out", "g")
+    assert line.endswith("3.7: must be a whole number, such as 10000 or 10e6")
+
+
+def test_a_column_of_ids_is_told_to_lose_its_name(tmp_path):
+    done = called("train", *SMALL, "--out", "a")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "ids").write_text("node_id\n1\n")
+    line = wrong("predict", "a", "--nodes", "ids")
+    assert line.endswith("the ids of this graph are integers; a line that names the column must go")
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_anything_is_loaded(tmp_path):
+    (tmp_path / "file").write_text("")
+    for command in ("train", "compare"):
+        done = called(command, "--data", "synthetic", "--out", "file/run")
+        assert (done.returncode, "cutting" in done.stdout) == (1, False)
+        assert "file/run: cannot be made (Not a directory); --out names another" in done.stderr
+
+
+def test_labels_are_called_by_their_kind():
+    shown = [repr(lmc.Graph([[0], [1]], y=y)) for y in ([0, 1], [[0.0, 1.0], [1.0, 1.0]], [0.5, 1.5])]
+    assert ["2 classes" in shown[0], "2 labels" in shown[1], "1 target" in shown[2]] == [True] * 3

@@ -221,7 +221,7 @@ def test_settings_that_differ_and_shards_that_do_not_divide_are_one_line(tmp_pat
     assert codes == [2, 2]
     assert lines == [["lmc: rank 1: seed is 7; must be 0, as in rank 0"]] * 2
     codes, lines, _ = ends(train(3, small, tmp_path / "b", "--epochs", 2))
-    rule = "shards=4: 3 processes share them; must be a multiple of 3"
+    rule = "shards=4: 3 processes cannot share them; shards must be a multiple of 3"
     assert codes == [2] * 3
     assert lines == [[f"lmc: rank {rank}: {rule}"] for rank in range(3)]
 

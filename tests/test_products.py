@@ -17,7 +17,7 @@ TYPES = [
     torch.float32,
     pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HAS_BF16, reason="the processor has no bf16")),
 ]
-ROWS = [1, 2, 511, 512, 513, 1700, 8192, 17_003]
+ROWS = [1, 2, 17, 100, 511, 512, 513, 1700, 8192, 17_003]
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_value_and_derivatives_are_those_of_float64(rows, width, out, dtype):
 @pytest.mark.parametrize(("width", "out"), [(256, 256), (34, 10), (64, 1), (128, 40)])
 def test_the_bits_do_not_depend_on_the_number_of_threads(width, out, dtype, monkeypatch):
     monkeypatch.setattr(test_threads, "THREADS", (1, 2, 3, 4, 8))
-    for rows in (2001, 20_000):
+    for rows in (3, 200, 2001, 20_000):
         tensors = given(rows, width, out, dtype)
         assert equal_with_any_threads(
             lambda tensors=tensors: value_and_derivatives(products.linear, *tensors)

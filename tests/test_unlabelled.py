@@ -64,7 +64,9 @@ def test_training_needs_a_labelled_node(changed, tmp_path):
         lmc.fit(graph, model, lmc.FullBatch(), epochs=1)
     graph.save(tmp_path / "g")
     line = fails(2, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
-    assert line.startswith(f"lmc: {rule}; where y has labels, lmc.Graph.from_pyg(RandomNodeSplit(")
+    assert line.startswith(
+        f"lmc: {tmp_path / 'g'}: {rule}; where y has labels, lmc.Graph.from_pyg(RandomNodeSplit("
+    )
     assert called("inspect", tmp_path / "g").returncode == 0
 
 
@@ -78,7 +80,7 @@ def test_training_needs_labels_and_says_that_there_are_none(changed, tmp_path):
         lmc.fit(graph, lmc.GCN(4, 2, 2), lmc.FullBatch(), epochs=1)
     graph.save(tmp_path / "g")
     line = fails(2, "train", "--data", tmp_path / "g", "--out", tmp_path / "r", through=called)
-    assert line == f"lmc: {rule}"
+    assert line == f"lmc: {tmp_path / 'g'}: {rule}"
     assert called("inspect", tmp_path / "g").returncode == 0
 
 

@@ -10,7 +10,7 @@ import click
 
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
-from lmc.cli.paths import FOLDER, as_typed, free_folder
+from lmc.cli.paths import FOLDER, as_typed, made_folder
 from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.errors import ArgumentError
@@ -62,7 +62,7 @@ def command(
         else:
             asked = started_comparison(resume)
             asked = asked if target is None else replace(asked, target=target)
-    run_all(asked, resume or out or free_folder("compare"), quiet)
+    run_all(asked, resume or made_folder(out, "compare"), quiet)
 
 
 def run_all(asked: Asked, out: Path, quiet: bool) -> None:

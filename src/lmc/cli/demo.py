@@ -8,7 +8,7 @@ import click
 
 import lmc
 from lmc.cli.compare import run_all
-from lmc.cli.paths import FOLDER, free_folder
+from lmc.cli.paths import FOLDER, made_folder
 
 
 @click.command("demo")
@@ -26,4 +26,4 @@ def command(epochs: int, out: Path | None) -> None:
         "training": {"parts": 40, "parts_per_batch": 10, "epochs": epochs},
     }
     Console().print(f"{lmc.synthetic()}, cut into 40 clusters, 10 a batch")
-    run_all(Asked(["gd", "gas", "lmc"], tree), out or free_folder("demo"), quiet=False)
+    run_all(Asked(["gd", "gas", "lmc"], tree), made_folder(out, "demo"), quiet=False)

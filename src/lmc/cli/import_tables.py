@@ -10,6 +10,7 @@ import click
 import lmc
 from lmc.cli.paths import FILE, FOLDER, as_typed, refuse_graph
 from lmc.cli.progress import bars
+from lmc.cli.settings import count
 
 if TYPE_CHECKING:
     from lmc.data.graph import Graph
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--features", type=FILE, help="A row per node: its id, and numbers.")
 @click.option("--labels", type=FILE, help="A row per labelled node: its id, and its label.")
 @click.option("--splits", type=FILE, help="A row per node: its id, and train, val or test.")
-@click.option("--nodes", type=float, help="So many, numbered from 0: edges may be larger than memory.")
+@click.option("--nodes", type=count, help="So many, numbered from 0: edges may be larger than memory.")
 @click.option("--arrays", type=FOLDER, help="With --nodes: folder of x.npy, y.npy, train_mask.npy, ...")
 @click.option("--undirected", is_flag=True, help="Every edge goes both ways; rows a,b and b,a are one edge.")
 @click.option("--task", help="multiclass, multilabel or regression; by default what labels look like.")
@@ -30,7 +31,7 @@ def command(
     features: Path | None,
     labels: Path | None,
     splits: Path | None,
-    nodes: float | None,
+    nodes: int | None,
     arrays: Path | None,
     undirected: bool,
     task: Any,
@@ -58,7 +59,7 @@ def command(
             if table is not None:
                 raise lmc.ArgumentError(f"{flag}: with --nodes, what nodes have is read from --arrays")
         with bars() as told:
-            graph = lmc.import_edges(edges, out, int(nodes), arrays, undirected=undirected, told=told)
+            graph = lmc.import_edges(edges, out, nodes, arrays, undirected=undirected, told=told)
     print(f"{out}: {graph}; {_use(graph, out)}")
 
 

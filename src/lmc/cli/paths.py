@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -46,25 +47,31 @@ def refuse_graph(folder: Path) -> None:
         raise ArgumentError(f"{folder}: holds a graph already; remove it, or choose another folder")
 
 
-def free_folder(name: str) -> Path:
-    """The first of runs/name, runs/name-2, runs/name-3, ... that is free; made, so that nobody else takes it.
+def made_folder(asked: Path | None, name: str) -> Path:
+    """The folder that was asked for, or else the first of runs/name, runs/name-2, ... that is free.
 
-    It goes with the process if nothing was written to it.
+    It is made, so that nobody else takes it, and goes with the command if nothing was written to it.
     """
-    for number in count(1):
-        folder = Path("runs") / (name if number == 1 else f"{name}-{number}")
+    folders = [asked] if asked else (Path("runs") / f"{name}{ending}" for ending in _endings())
+    for folder in folders:
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=folder == asked)
         except FileExistsError:
             continue
         except OSError as error:
             raise RunError(f"{folder}: cannot be made ({error.strerror}); --out names another") from None
-        atexit.register(_remove_if_empty, folder)
-        break
-    return folder
+        click.get_current_context().call_on_close(partial(_remove_if_empty, missing))
+        return folder
+    raise RunError(f"{asked}: is a file; --out names another")
 
 
-def _remove_if_empty(folder: Path) -> None:
+def _endings() -> Iterator[str]:
+    yield ""
+    yield from (f"-{number}" for number in count(2))
+
+
+def _remove_if_empty(folders: list[Path]) -> None:
     with suppress(OSError):
-        folder.rmdir()
-        folder.parent.rmdir()
+        for folder in folders:
+            folder.rmdir()

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from lmc.runs.config import Config
 
 
+def count(value: str) -> int:
+    """A flag that takes a whole number, which may be written as 10e6."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.5
+    if not number.is_integer():
+        raise click.BadParameter(f"{value}: must be a whole number, such as 10000 or 10e6")
+    return int(number)
+
+
 def whole_numbers(value: str) -> list[int]:
     """A flag that takes numbers with commas between them."""
     try:

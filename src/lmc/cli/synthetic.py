@@ -8,17 +8,7 @@ import click
 
 from lmc.cli.paths import FOLDER, refuse_graph
 from lmc.cli.progress import bars
-
-
-def count(value: str) -> int:
-    """A flag that takes a whole number, which may be written as 10e6."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.5
-    if number != int(number):
-        raise click.BadParameter(f"{value}: must be a whole number, such as 10000 or 10e6")
-    return int(number)
+from lmc.cli.settings import count
 
 
 @click.command("synthetic")

@@ -13,7 +13,7 @@ import click
 
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
-from lmc.cli.paths import FOLDER, as_typed, free_folder
+from lmc.cli.paths import FOLDER, as_typed, made_folder
 from lmc.cli.processes import rank_here, run_as, started_again
 from lmc.cli.settings import (
     SEEDS_FLAG,
@@ -101,7 +101,9 @@ def command(
             raise click.exceptions.Exit(_as_processes(config, processes, resume or out, max_restarts))
         if resume is None and not quiet and not as_json:
             say_embedded_graph(tree)
-        folder = resume or out or free_folder(_name(config))
+        name = _name(config)
+        # Of several processes the first alone writes.
+        folder = resume or (made_folder(out, name) if rank_here() == 0 else out or Path(name))
         going_on = resume is not None or (started_again() and (folder / METRICS).exists())
         if seeds == 1:
             told: list[str | Callback] = [display, *loggers]
@@ -124,7 +126,7 @@ def _as_processes(config: Config, count: int, folder: Path | None, restarts: int
     from lmc.training.sharding import check_divides
 
     check_divides(config.training["shards"], count)
-    out = [] if folder is not None else ["--out", str(free_folder(_name(config)))]
+    out = [] if folder is not None else ["--out", str(made_folder(None, _name(config)))]
     return run_as(count, [*_without_processes(), *out], restarts)
 
 
@@ -173,7 +175,10 @@ def _resumed(tree: dict[str, Any], folder: Path, out: Path | None) -> Config:
     given = {f"{section}.{key}" for section, settings in tree.items() for key in settings}
     unknown = given - CHANGEABLE - {"model.name"}
     if out is not None or unknown:
-        rule = "only --epochs, --device, --checkpoint, --checkpoint-seconds, --data and --root may be changed"
+        rule = (
+            "only --epochs, --device, --checkpoint, --checkpoint-seconds, --data, --root and "
+            "training.history_cache may be changed, and --model names a model of yours again"
+        )
         raise ArgumentError(f"--resume: goes on with the settings of the run; {rule}")
     if any(folder.glob("seed-*/config.toml")):
         raise ArgumentError(f"--resume {folder}: holds several seeds; the command that began them goes on")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lmc.cli.paths import FOLDER, as_typed, free_folder
+from lmc.cli.paths import FOLDER, as_typed, made_folder
 from lmc.cli.settings import check_flags_of_method, settings, tree_of
 from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.runs.registry import METHODS
@@ -55,7 +55,7 @@ def command(
     tree = tree_of(options, method)
     check_flags_of_method(tree, options)
     space = SearchSpace.of(list(search), tree)
-    folder = out or free_folder("tune")
+    folder = made_folder(out, "tune")
     console = Console()
 
     def tell(study: Study, trial: Trial) -> None:

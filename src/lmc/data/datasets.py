@@ -113,13 +113,12 @@ def from_anywhere(name: str) -> str:
 
 
 def _load(name: str, root: str | Path | None, split: int | None) -> Graph:
-    found = _find(name, root, split)
+    found, published_name = _find(name, root, split), published.published_name(name)
     if found is not None:
-        is_name = name != "synthetic" and not _is_path(name)
-        if root is not None and is_name and not expanded(Path(root)).is_dir():
+        is_file = name != "synthetic" and not _is_path(name) and published_name is None
+        if root is not None and is_file and not expanded(Path(root)).is_dir():
             raise DatasetError(f"root={str(root)!r}: is no folder; without it, {name} is found elsewhere")
         return found()
-    published_name = published.published_name(name)
     if published_name is None:
         raise DatasetError(_not_found(name, root))
     return _of_one_split(split, published.load, published_name, search_folders(root)[0])

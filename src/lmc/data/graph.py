@@ -311,7 +311,7 @@ class Graph(SetOnce, OtherLibraries, Topology):
 
     def __repr__(self) -> str:
         kind = "undirected" if self.is_undirected else "directed"
-        width = "target" if self.task == "regression" else "class"
+        width = {"multiclass": "class", "multilabel": "label", "regression": "target"}[self.task]
         labels = checks.counted(self.num_classes, width) if self.num_classes else "no labels"
         sizes = {"node": self.num_nodes, "edge": self.num_edges, "feature": self.num_features}
         counts = ", ".join(checks.counted(number, noun) for noun, number in sizes.items())

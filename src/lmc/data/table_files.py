@@ -49,7 +49,7 @@ class Table:
             path = regular(self.file)
             self._table = _csv(path, ids, labels) if self.is_csv else _parquet(path)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise DatasetError(f"{self.file}: not a table that can be read ({one_line(error)})") from None
+            raise _unreadable(self.file, error) from None
         self.id_names = list(ids(self._table.column_names))
         self._leave_out_nameless()
         self.names: list[str] = self._table.column_names
@@ -209,7 +209,7 @@ def first_text(column: Any) -> str:
     """Where a column of text holds something other than a number, and what."""
     texts = column.to_pylist()
     row = next((row for row, each in enumerate(texts) if each is not None and not writes_number(each)), 0)
-    hint = ", with a decimal comma" if _has_decimal_comma(texts[row]) else ""
+    hint = ", with a decimal comma, where a point is read" if _has_decimal_comma(texts[row]) else ""
     return f"holds text, in row {row + 1} {texts[row]!r}{hint}"
 
 
@@ -289,9 +289,6 @@ def columns_in_pieces(file: Path, chosen: Naming) -> tuple[int, Iterator[list[ND
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    def failed(error: Exception) -> DatasetError:
-        return DatasetError(f"{file}: not a table that can be read ({one_line(error)})")
-
     def numbers(batches: Any) -> Iterator[list[NDArray[np.int64]]]:
         try:
             for batch in batches:
@@ -302,7 +299,7 @@ def columns_in_pieces(file: Path, chosen: Naming) -> tuple[int, Iterator[list[ND
                         )
                 yield [column.to_numpy().astype(np.int64) for column in batch.columns]
         except (pyarrow.ArrowException, OSError) as error:
-            raise failed(error) from None
+            raise _unreadable(file, error) from None
 
     try:
         path = regular(file)
@@ -318,7 +315,12 @@ def columns_in_pieces(file: Path, chosen: Naming) -> tuple[int, Iterator[list[ND
             arrow_csv.open_csv(str(path), *options, convert)
         )
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise failed(error) from None
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> DatasetError:
+    remedy = "; save it as UTF-8" if "utf-8" in str(error).lower() else ""
+    return DatasetError(f"{file}: not a table that can be read ({one_line(error)}){remedy}")
 
 
 def _first_line(file: Path) -> tuple[int, str]:

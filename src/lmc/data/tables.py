@@ -173,7 +173,8 @@ def _weight_and_type(table: Table) -> list[NDArray[Any] | None]:
     for name in found[1]:
         if is_text(table.column(name).type):
             raise table.wrong(name, f"holds text: types must be integers from 0; {TO_NUMBERS}")
-    return [table.numbers(names[0]) if names else None for names in found]
+    weight, kind = (table.numbers(names[0]) if names else None for names in found)
+    return [None if weight is None else weight.astype(np.float32), kind]
 
 
 def _say_left_out(table: Table, read: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-LARGEST, SMALLEST = 8192, 512  # rows of a block
+LARGEST, SMALLEST, LEAST = 8192, 512, 16  # rows of a block; the least where there are not more
 
 
 def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -130,7 +130,7 @@ def _sum_of_products(one: Tensor, other: Tensor) -> Tensor:
 
 def _sum_in_pieces(one: Tensor, other: Tensor) -> Tensor:
     """The same of a block of bfloat16: sums over more rows would be cut into as many as there are threads."""
-    left, right = (each.view(-1, SMALLEST, each.shape[1]) for each in (one, other))
+    left, right = (each.view(-1, min(SMALLEST, len(each)), each.shape[1]) for each in (one, other))
     return torch.bmm(left.transpose(1, 2), right).sum(0)
 
 
@@ -143,8 +143,9 @@ def _product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 def _blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Consecutive rows in blocks of a power of two, the largest first; the last is filled up with zeros."""
     start, size = 0, LARGEST
+    smallest = max(LEAST, min(SMALLEST, 1 << (len(rows) - 1).bit_length()))
     while start < len(rows):
-        while size > SMALLEST and size > len(rows) - start:
+        while size > smallest and size > len(rows) - start:
             size //= 2
         stop = min(start + size, len(rows))
         block = rows[start:stop]

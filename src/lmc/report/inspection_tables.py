@@ -48,7 +48,9 @@ def _node_table(found: Inspection) -> Table:
         "smallest to largest": "-" if empty else f"{features.smallest:.4g} to {features.largest:.4g}",
         "zeros": _percent(features.zeros),
         "task": labels.task if labels.classes else "none: there are no labels",
-        "targets" if labels.task == "regression" else "classes": f"{labels.classes:,}",
+        {"multiclass": "classes", "multilabel": "labels", "regression": "targets"}[
+            labels.task
+        ]: f"{labels.classes:,}",
     }
     if labels.counts:
         ends = (min(labels.counts), max(labels.counts))

@@ -17,6 +17,7 @@ from lmc.data.given import check_graph
 from lmc.data.graph import Graph
 from lmc.data.ids import nodes_with, numbered
 from lmc.data.rules import Task
+from lmc.data.table_ids import ID
 from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
 from lmc.files import one_line, read_text_bytes, write_atomically
 
@@ -167,7 +168,8 @@ def nodes_in_file(file: Path, graph: Graph) -> Tensor:
     try:
         return nodes_with(graph, ids)
     except GraphError as error:
-        raise DatasetError(f"{file}: {error}") from None
+        names_ids = "; a line that names the column must go" if ids[0].lower() in ID else ""
+        raise DatasetError(f"{file}: {error}{names_ids}") from None
 
 
 def split_of(graph: Graph, nodes: NDArray[np.int64]) -> NDArray[np.str_]:

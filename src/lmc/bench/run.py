@@ -90,6 +90,7 @@ GROUPS = {
     **{"more of LMC": MORE_OF_LMC, "GCNII": GCNII},
 }
 MEMORY = (
+    tables.PYG,
     tables.LMC_SINGLE,
     "LMC 80/10, alpha 0",
     tables.LMC_MIDDLE_HALF,

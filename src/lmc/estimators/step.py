@@ -19,6 +19,7 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.data.typed_adjacency import TYPED
 from lmc.device import on_host
+from lmc.estimators.chosen_rows import chosen_rows
 from lmc.estimators.convolution_pass import ConvolutionPass
 from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
@@ -250,13 +251,15 @@ class Step:
         """
         split = self.batch.num_nodes
         part = slice(None, split) if inside else slice(split, None)
-        labelled, y = self.batch.train_mask[part], self.batch.y[part]
+        mask = self.batch.train_mask[part]
+        labelled = mask.nonzero()[:, 0]
+        y = self.batch.y[part].index_select(0, labelled)
         rows = Rows(self.batch.members[part], (*self.address, len(self.model.layers) + 1), inside)
 
         def each(*seen: Tensor) -> Tensor:
-            prediction = in_full(self.model.read(seen, rows)[labelled])
-            found = self.loss(prediction, y[labelled])
-            return found.new_zeros(len(labelled)).masked_scatter(labelled, found)
+            prediction = in_full(chosen_rows(self.model.read(seen, rows), labelled))
+            found = self.loss(prediction, y)
+            return found.new_zeros(len(mask)).masked_scatter(mask, found)
 
         return Computed(each, *seen)
 

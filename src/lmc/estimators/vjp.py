@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 
 class Computed:
@@ -32,9 +34,26 @@ class Computed:
 
     def vjp(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
         """The derivative at the output, carried back to each of `wanted`; None where nothing arrives."""
-        return list(
-            torch.autograd.grad(self._output, wanted, derivative, retain_graph=True, allow_unused=True)
-        )
+        with torch.enable_grad():
+            product = _Product.apply(self._output, derivative)  # type: ignore[no-untyped-call]
+        return list(torch.autograd.grad(product, wanted, retain_graph=True, allow_unused=True))
+
+
+class _Product(Function):
+    """The inner product with a derivative, without its value: what comes back is the derivative.
+
+    Given a derivative, `torch.autograd.grad` would load sympy to compare shapes, half a second and 40 MB.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, derivative: Tensor) -> Tensor:
+        ctx.save_for_backward(derivative)
+        return output.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, one: Tensor) -> tuple[Tensor, None]:
+        return ctx.saved_tensors[0], None
 
 
 class ParameterGradients:

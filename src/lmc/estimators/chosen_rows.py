@@ -14,6 +14,7 @@ from lmc.kernels import kernels_for
 def chosen_rows(z: Tensor, rows: Tensor) -> Tensor:
     """(rows, width) of (all, width), by distinct numbers; `z[rows]`, whose way back torch goes in one thread.
 
+    >>> import torch
     >>> z = torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True)
     >>> chosen = chosen_rows(z, torch.tensor([2, 0]))
     >>> chosen.backward(torch.tensor([[5.0], [7.0]]))

@@ -238,3 +238,13 @@ def test_two_runs_on_one_folder(folder):
         lmc.fit(graph, models[-1], lmc.LMC(), parts_per_batch=2, epochs=1, progress=False)
     weights = [list(model.parameters()) for model in models]
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+def test_nodes_of_another_process_receive_what_they_would_alone(tmp_path):
+    """A process makes A X of the nodes of its own shards; a batch of others, made by hand, has it all made."""
+    graph = with_arrays(prepared(lmc.synthetic(nodes=300, features=5), tmp_path / "g").by_cluster)
+    graph.within = torch.arange(100)
+    a_x = lmc.normalize(graph) @ graph.x
+    for nodes in (torch.arange(40), torch.arange(140, 190)):
+        torch.testing.assert_close(graph.batch(nodes).received_features("gcn"), a_x[nodes])
+    assert graph.within is None

@@ -14,7 +14,7 @@ from torch import Tensor
 from lmc import checks, kernels
 from lmc.data import rules
 from lmc.data.ids import numbered
-from lmc.data.normalization import Norm, messages, messages_back, normalized, propagated
+from lmc.data.normalization import Norm, messages, messages_back, normalized, propagated_to
 from lmc.data.typed_adjacency import TYPED, typed_adjacency
 from lmc.data.weighed_rows import Messages
 from lmc.device import Copies
@@ -213,11 +213,11 @@ class Batch:
 
     def received_features(self, norm: Norm = "gcn") -> Tensor:
         """(batch, features) what the batch receives where messages are the features themselves."""
-        return self.rows_of(propagated(self.graph, norm), "nodes")
+        return self.rows_of(propagated_to(self.graph, norm, self.nodes), "nodes")
 
     def features_received_by_halo(self, norm: Norm = "gcn") -> Tensor:
         """(halo, features) the same of the halo, from all its neighbours."""
-        return self.rows_of(propagated(self.graph, norm), "halo")
+        return self.rows_of(propagated_to(self.graph, norm, self.halo), "halo")
 
     @cached_property
     def edges(self) -> Edges:

@@ -146,6 +146,13 @@ def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
     return _propagated(graph, norm, hops, graph.within if hops == 1 else None)
 
 
+def propagated_to(graph: Graph, norm: Norm, nodes: Tensor) -> Tensor:
+    """(nodes of the graph, features) A X; where `graph.within` lacks one of these nodes, all rows are made."""
+    if graph.within is not None and not bool(torch.isin(nodes, graph.within).all()):
+        graph.within = None
+    return propagated(graph, norm)
+
+
 def _propagated(graph: Graph, norm: Norm, hops: int, within: Tensor | None = None) -> Tensor:
     """The same; of some nodes alone, if they are given: other rows are of no use."""
     if hops == 0:

@@ -241,7 +241,7 @@ def test_two_runs_on_one_folder(folder):
 
 
 def test_nodes_of_another_process_receive_what_they_would_alone(tmp_path):
-    """A process makes A X of the nodes of its own shards; a batch of others, made by hand, has it all made."""
+    """A process makes A X of the nodes of its own shards; by hand, others too."""
     graph = with_arrays(prepared(lmc.synthetic(nodes=300, features=5), tmp_path / "g").by_cluster)
     graph.within = torch.arange(100)
     a_x = lmc.normalize(graph) @ graph.x

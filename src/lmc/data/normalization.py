@@ -147,7 +147,7 @@ def propagated(graph: Graph, norm: Norm = "gcn", hops: int = 1) -> Tensor:
 
 
 def propagated_to(graph: Graph, norm: Norm, nodes: Tensor) -> Tensor:
-    """(nodes of the graph, features) A X; where `graph.within` lacks one of these nodes, all rows are made."""
+    """(all, features) A X, right in the rows of these nodes; where `graph.within` lacks one, all are made."""
     if graph.within is not None and not bool(torch.isin(nodes, graph.within).all()):
         graph.within = None
     return propagated(graph, norm)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,11 +22,22 @@ def over(rows: int, work: int, loop: Callable[..., None], *arguments: Any) -> No
         loop(0, rows, *arguments)
         return
     parts = min(rows, PARTS * threads)
-    bounds = [rows * part // parts for part in range(parts + 1)]
-    pool = _pool(threads)
-    running = [pool.submit(loop, *bounds[part : part + 2], *arguments) for part in range(parts)]
-    for part in running:
-        part.result()
+    left = deque(pairwise(rows * part // parts for part in range(parts + 1)))
+
+    def run() -> None:
+        while left:
+            try:
+                part = left.popleft()
+            except IndexError:  # another thread has taken the last
+                return
+            loop(*part, *arguments)
+
+    helpers = [_pool(threads - 1).submit(run) for _ in range(threads - 1)]
+    try:
+        run()
+    finally:
+        for helper in helpers:
+            helper.cancel() or helper.result()  # one that has not begun would find nothing left
 
 
 @cache

@@ -387,3 +387,14 @@ def test_booleans_are_two_classes(y):
     graph = lmc.Graph([[0], [1]], torch.ones(3, 1), y, [True, True, False])
     assert (graph.task, graph.num_classes, graph.y.dtype) == ("multiclass", 2, torch.int64)
     assert graph.y.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_single_unknown_label_of_several_is_no_regression(kind):
+    labels = np.array([[0, 1], [-1, 1], [-1, -1]], dtype=kind)
+    with pytest.raises(
+        lmc.GraphError, match=r"y\[1, 0\] = -1.0: multi-label entries must be 0 or 1.*'regression'"
+    ):
+        lmc.Graph([[0], [1]], np.ones((3, 1)), labels, [True, True, False])
+    graph = lmc.Graph([[0], [1]], np.ones((3, 1)), labels, [True, True, False], task="regression")
+    assert graph.task == "regression"

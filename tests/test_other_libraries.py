@@ -139,3 +139,15 @@ def test_dgl_without_features_and_labels_says_how_to_give_some():
     assert graphs[0].num_nodes == 9
     assert features.endswith("so there are no features; graph.ndata['feat'] = ... gives some")
     assert labels.endswith("so there are no labels; graph.ndata['label'] = ... gives some")
+
+
+def test_a_weight_that_no_edge_has_is_named():
+    costs = networkx.Graph()
+    costs.add_edge(0, 1, cost=5.0)
+    with pytest.warns(
+        UserWarning, match="no edge has 'cots', so there are no weights; weight= may name others"
+    ):
+        graph = lmc.Graph.from_networkx(costs, features=None, label=None, weight="cots")
+    assert graph.edge_weight is None
+    graph = lmc.Graph.from_networkx(costs, features=None, label=None, weight="cost")
+    assert graph.edge_weight.tolist() == [5, 5]

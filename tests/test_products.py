@@ -105,3 +105,8 @@ def test_other_shapes_types_and_strides_are_taken():
     torch.testing.assert_close(weight.grad, z.detach().sum(0).expand(4, 8), rtol=1e-4, atol=1e-4)
     doubles = torch.randn(600, 8).double(), torch.randn(4, 8).double()
     assert torch.equal(products.linear(*doubles), torch.nn.functional.linear(*doubles))
+
+
+def test_what_does_not_fit_is_said_by_torch():
+    with pytest.raises(RuntimeError, match=r"mat1 and mat2 shapes cannot be multiplied \(10x6 and 7x3\)"):
+        products.linear(torch.ones(10, 6), torch.ones(3, 7))

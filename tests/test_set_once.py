@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
@@ -121,3 +122,21 @@ def test_the_ends_of_edges_make_the_same_graph():
     graph = lmc.synthetic(nodes=30)
     assert torch.equal(lmc.Graph(graph.edge_index).adjacency.indices, graph.adjacency.indices)
     assert torch.equal(graph.edge_index, graph.to_pyg().edge_index)
+
+
+def test_changes_of_an_array_that_was_given_change_no_graph():
+    """What is made of features, sums of them for one, would not follow, and no rule would be checked."""
+    rng = np.random.default_rng(0)
+    x, y, ends = (
+        rng.normal(size=(9, 2)).astype(np.float32),
+        rng.integers(0, 3, 9),
+        rng.integers(0, 9, (2, 30)),
+    )
+    graph = lmc.Graph(ends, x, y, edge_attr=(attributes := rng.normal(size=(30, 1)).astype(np.float32)))
+    before = [each.clone() for each in (graph.x, graph.y, graph.edge_index, graph.edge_attr)]
+    for array in (x, y, ends, attributes):
+        array[:] = 7
+    now = graph.x, graph.y, graph.edge_index, graph.edge_attr
+    assert all(map(torch.equal, now, before))
+    tensor = torch.ones(9, 2)
+    assert lmc.Graph(ends * 0, tensor).x.data_ptr() == tensor.data_ptr()

@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_a_graph_is_loaded(tmp_pa
     monkeypatch.setattr(Config, "load_graph", lambda *_, **__: pytest.fail("a graph is loaded"))
     (tmp_path / "file").touch()
     line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "file" / "a", through=run_here)
-    assert line == f"lmc: {tmp_path / 'file' / 'a'}: cannot be written to (Not a directory)"
+    assert line == f"lmc: {tmp_path / 'file' / 'a'}: cannot be made (Not a directory); --out names another"
     monkeypatch.setattr("lmc.files.os.access", lambda place, _: place != tmp_path)  # root may write anywhere
     line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "new" / "a", through=run_here)
     assert line == f"lmc: {tmp_path / 'new' / 'a'}: cannot be written to (closed to writing)"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from lmc import checks, memory_use
-from lmc.array_files import DAMAGED_ARRAY
+from lmc.array_files import DAMAGED_ARRAY, handed_over
 from lmc.data import published, rules, storage
 from lmc.data.graph import Graph
 from lmc.data.made_features import Made
@@ -213,9 +213,9 @@ def read_npz(file: Path, split: int | None = None) -> Graph:
         raise DatasetError(f"{file}: array {missing[0]!r} is missing")
     try:
         return Graph.from_csr(
-            arrays["indptr"],
-            arrays["indices"],
-            _features(arrays),
+            handed_over(arrays["indptr"]),
+            handed_over(arrays["indices"]),
+            handed_over(_features(arrays)),
             arrays.get("y"),
             edge_weight=arrays.get("edge_weight"),
             edge_attr=arrays.get("edge_attr"),

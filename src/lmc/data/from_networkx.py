@@ -14,6 +14,8 @@ from lmc.data.splits import MASKS
 from lmc.errors import GraphError
 from lmc.files import one_line
 
+WEIGHT = "weight"
+"""What edges call it in NetworkX."""
 SHOWN = 5
 """The most attributes that a warning names."""
 
@@ -36,7 +38,7 @@ def arguments(
     y, class_names = _labels([None if label is None else about.get(label) for about in nodes.values()])
     return {
         "edge_index": np.array([edge[:2] for edge in edges], dtype=np.int64).reshape(-1, 2).T,
-        "edge_weight": _weights([edge[2] for edge in edges]),
+        "edge_weight": _weights([edge[2] for edge in edges], weight),
         "x": _features(nodes, columns),
         "y": y,
         "class_names": class_names,
@@ -62,9 +64,12 @@ def _say_missing(nodes: dict[Any, dict[str, Any]], features: list[str], label: s
         warnings.warn(f"graph: no node has {names}, so there are {without}; {advice}", stacklevel=4)
 
 
-def _weights(weights: list[Any]) -> list[float] | None:
+def _weights(weights: list[Any], name: str) -> list[float] | None:
     """What an edge without a weight weighs is one, as in NetworkX."""
     if all(each is None for each in weights):
+        if name != WEIGHT and weights:
+            line = f"graph: no edge has {name!r}, so there are no weights; weight= may name others"
+            warnings.warn(line, stacklevel=4)
         return None
     return [1.0 if each is None else each for each in weights]
 

@@ -37,9 +37,10 @@ class Graph(SetOnce, OtherLibraries, Topology):
       neighbour, and one with which it exchanges several messages counts as often;
     - a node without edges is a node like any other.
 
-    Arrays are shared with the caller where their type allows it, and checked once: do not change them;
-    `replace` makes a graph with others. (What was changed in place all the same is checked again before it is
-    used; changed weights of edges are refused.)
+    Tensors are shared with the caller where their type allows it, arrays of numpy are copied, and all are
+    checked once: do not change them; `replace` makes a graph with others. (A tensor that torch changed in
+    place all the same is checked again before it is used; changed weights of edges are refused. What numpy
+    changes in the memory of a tensor is not seen.)
 
     Labels are one of three kinds (`task`): integer classes (`"multiclass"`; False and True are 0 and 1), a
     matrix of zeros and ones (`"multilabel"`) or real numbers (`"regression"`). A node is unlabelled if it is

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lmc.array_files import handed_over
 from lmc.data.graph import Graph
 from lmc.errors import DatasetError
 
@@ -46,7 +47,7 @@ class OGBSet:
         labels = _table(raw / "node-label.csv.gz")[:, 0]
         return Graph(
             to_undirected(torch.tensor(graph["edge_index"]), num_nodes=graph["num_nodes"]),
-            graph["node_feat"],
+            handed_over(graph["node_feat"]),
             np.where(np.isnan(labels), -1, labels).astype(np.int64),
             *masks,
             num_classes=int(about["num classes"]),

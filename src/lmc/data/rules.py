@@ -28,12 +28,12 @@ TO_NUMBERS = "numpy.unique(names, return_inverse=True)[1] makes numbers of names
 
 
 def tensor(name: str, array: Any) -> Tensor:
-    """A detached, dense CPU tensor of any array, without a copy where possible."""
+    """A detached, dense CPU tensor of any array: tensors and files are shared where possible."""
     try:
         if isinstance(array, np.memmap) and array.flags.c_contiguous:
             return shared(array)  # a file that cannot be written to is not copied either
         if not isinstance(array, Tensor) and hasattr(array, "__array__"):
-            array = np.require(array, requirements=["C", "W"])  # what torch can share
+            array = np.array(array, order="C")  # of a change through numpy, nobody would know
         result = torch.as_tensor(array).detach().cpu()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         if (text := _first_text(array)) is not None:
@@ -262,8 +262,7 @@ def task_of(y: Tensor) -> Task:
     """What the labels' type and shape say: integers are classes, a 0/1 matrix is multi-label."""
     if not y.is_floating_point() and y.ndim == 1:
         return "multiclass"
-    known = y[~unlabelled(y, "multilabel")] if y.ndim == 2 else y
-    binary = y.ndim == 2 and bool(((known == 0) | (known == 1) | known.isnan()).all())
+    binary = y.ndim == 2 and bool(((y == 0) | (y == 1) | (y == -1) | y.isnan()).all())
     return "multilabel" if binary else "regression"
 
 
@@ -322,7 +321,10 @@ def labels(
         _require_shape("y", y, y.ndim == 2, f"must be ({num_nodes}, classes) for multi-label")
     judged = (in_a_mask & ~unlabelled(y, task)).view(-1, *[1] * (y.ndim - 1))
     if task == "multilabel":
-        rule = "multi-label entries must be 0 or 1, or the whole row -1 for unlabelled"
+        rule = (
+            "multi-label entries must be 0 or 1, or the whole row -1 for unlabelled; "
+            "task='regression' takes them as targets"
+        )
         _reject("y", y, judged & (y != 0) & (y != 1), rule)
     else:
         _reject("y", y, judged & ~torch.isfinite(y), "targets in a mask must be finite")

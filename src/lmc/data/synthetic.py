@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lmc.array_files import Pieces
+from lmc.array_files import Pieces, handed_over
 from lmc.data import storage
 from lmc.data.graph import Graph
 from lmc.data.sorted_edges import SortedEdges
@@ -49,7 +49,7 @@ def synthetic(
     return Graph.from_csr(
         adjacency.indptr,
         adjacency.indices,
-        np.concatenate(list(blocks.x(community))),
+        handed_over(np.concatenate(list(blocks.x(community)))),
         blocks.labels(0, community),
         *blocks.masks(),
         num_classes=classes,

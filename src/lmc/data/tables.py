@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from lmc import checks
+from lmc.array_files import handed_over
 from lmc.checks import counted
 from lmc.data import rules
 from lmc.data.edges import in_both_directions
@@ -114,7 +115,7 @@ def read_tables(
         masks = _random_masks(y)
     x, feature_names = (None, None) if features_table is None else _features(features_table)
     about: dict[str, Any] = {"id": ids.names, "class_names": class_names, "feature_names": feature_names}
-    ends = np.stack([source, target])
+    ends, x = handed_over(np.stack([source, target])), handed_over(x)
     try:
         return Graph(ends, x, y, edge_weight=weight, edge_type=kind, task=task, **about, **masks)
     except EntryError as error:

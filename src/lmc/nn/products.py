@@ -42,7 +42,8 @@ def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _type_of_product(z: Tensor, weight: Tensor) -> torch.dtype | None:
     """The type that oneDNN multiplies these in; None where torch's own product serves as well."""
-    if z.ndim != 2 or z.numel() == 0 or {z.device.type, weight.device.type} != {"cpu"}:
+    fits = z.ndim == 2 and z.numel() > 0 and z.shape[1] == weight.shape[-1]  # torch says what does not
+    if not fits or {z.device.type, weight.device.type} != {"cpu"}:
         return None
     given = {z.dtype, weight.dtype}
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16:

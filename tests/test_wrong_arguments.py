@@ -224,7 +224,9 @@ def test_a_folder_that_cannot_be_written_is_said_before_a_graph_is_loaded(tmp_pa
     (tmp_path / "file").touch()
     line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "file" / "a", through=run_here)
     assert line == f"lmc: {tmp_path / 'file' / 'a'}: cannot be made (Not a directory); --out names another"
-    monkeypatch.setattr("lmc.files.os.access", lambda place, _: place != tmp_path)  # root may write anywhere
+    (tmp_path / "new" / "a").mkdir(parents=True)
+    full = tmp_path / "new" / "a"
+    monkeypatch.setattr("lmc.files.os.access", lambda place, _: place != full)  # root may write anywhere
     line = fails(1, "train", "--data", "synthetic", "--out", tmp_path / "new" / "a", through=run_here)
     assert line == f"lmc: {tmp_path / 'new' / 'a'}: cannot be written to (closed to writing)"
 

@@ -3,6 +3,7 @@
 import subprocess
 
 import click
+import numpy as np
 import pytest
 
 import lmc
@@ -155,3 +156,60 @@ def test_a_folder_that_cannot_be_made_is_said_before_anything_is_loaded(tmp_path
 def test_labels_are_called_by_their_kind():
     shown = [repr(lmc.Graph([[0], [1]], y=y)) for y in ([0, 1], [[0.0, 1.0], [1.0, 1.0]], [0.5, 1.5])]
     assert ["2 classes" in shown[0], "2 labels" in shown[1], "1 target" in shown[2]] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "theirs"),
+    [
+        ("train", (), "best.safetensors"),
+        ("train", (), "batches.json"),
+        ("train", ("--seeds", "2"), "seeds.json"),
+        ("train", ("--seeds", "2"), "report.html"),
+        ("compare", ("--methods", "gd"), "comparison.json"),
+        ("compare", ("--methods", "gd"), "report.html"),
+        ("tune", ("--trials", "1"), "best.toml"),
+    ],
+)
+def test_files_of_others_are_not_replaced(tmp_path, command, flags, theirs):
+    (tmp_path / "keep").mkdir()
+    (tmp_path / "keep" / theirs).write_text("mine")
+    line = wrong(command, *SMALL, *flags, "--out", "keep")
+    assert f"keep: holds {theirs!r}, which" in line
+    assert [file.name for file in (tmp_path / "keep").iterdir()] == [theirs]
+    assert (tmp_path / "keep" / theirs).read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [("train", ("--seeds", "2")), ("compare", ("--methods", "gd")), ("tune", ("--trials", "1"))],
+)
+def test_the_folder_of_a_run_takes_no_others(tmp_path, command, flags):
+    done = called("train", *SMALL, "--out", "a")
+    assert done.returncode == 0, done.stderr
+    before = sorted(tmp_path.rglob("*"))
+    assert wrong(command, *SMALL, *flags, "--out", "a") == "lmc: a: holds a run; choose another folder"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_predictions_do_not_replace_what_they_are_made_of(tmp_path):
+    graph = lmc.synthetic(nodes=60, features=3)
+    edges = {name: getattr(graph.adjacency, name) for name in ("indptr", "indices")}
+    arrays = edges | {"x": graph.x, "y": graph.y}
+    np.savez(tmp_path / "mine.npz", **{name: array.numpy() for name, array in arrays.items()})
+    small = ("--data", "mine.npz", *SMALL[2:])
+    done = called("train", *small, "--out", "a")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "ids.csv").write_bytes(b"\xef\xbb\xbf1\n")
+    for flags in (("--data", "mine.npz"), (), ("--data", "mine")):
+        line = wrong("predict", "a", *flags, "--out", "./mine.npz")
+        assert line == "lmc: --out mine.npz: is read for this; choose another file"
+    line = wrong("predict", "a", "--nodes", "ids.csv", "--out", "ids.csv")
+    assert line == "lmc: --out ids.csv: is read for this; choose another file"
+    done = called("predict", "a", "--nodes", "ids.csv", "--out", "one.csv")
+    assert (done.returncode, done.stdout) == (0, "one.csv: 1 node\n")
+
+
+def test_a_page_is_called_like_one(tmp_path):
+    (tmp_path / "table.csv").write_text("mine")
+    line = wrong("report", "a", "--out", "table.csv")
+    assert line == "lmc: --out table.csv: is a page; its name must end in .html"

@@ -33,6 +33,7 @@ def networks(draw):
 
 
 @pytest.mark.filterwarnings("ignore:.*another weight there than back", "ignore:.*repeats? an edge")
+@pytest.mark.filterwarnings("ignore:.*and no edges")
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @given(network=networks())
 def test_every_number_stays_with_its_name(tmp_path_factory, suffix, network):

@@ -72,8 +72,11 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
     from lmc.report import write_report
     from lmc.runs import comparison
     from lmc.runs.display import display_of, watching
+    from lmc.runs.places import check_holds_no_run, check_unused
     from lmc.runs.seeds import seeded, train_each
 
+    check_holds_no_run(out)
+    check_unused(out, comparison.WRITTEN, comparison.STARTED, "a comparison")
     console, configs, seeds = Console(), _configs(asked.settings, asked.methods), asked.seeds
     if not quiet:
         say_embedded_graph(asked.settings)

@@ -37,6 +37,7 @@ def command(
 
     check_suffix(out)
     loaded = lmc.load_run(run, model)
+    _refuse_what_is_read(out, nodes, data or loaded.settings.get("data", {}).get("name"))
     _ = loaded.model  # what is wrong with it is said before a graph is loaded
     graph = loaded.load_graph(data, root)
     if data is not None and loaded.settings.get("data", {}).get("features") == "structure":
@@ -46,3 +47,10 @@ def command(
     prediction = loaded.predict(graph, wanted, device)
     write_predictions(out, graph, prediction, loaded.task, wanted, loaded.class_names)
     print(f"{out}: {counted(len(prediction), 'node')}")
+
+
+def _refuse_what_is_read(out: Path, nodes: Path | None, data: str | None) -> None:
+    read = [nodes] if data is None else [nodes, Path(data), Path(f"{data}.npz")]
+    for file in filter(None, read):
+        if out.exists() and file.expanduser().exists() and out.samefile(file.expanduser()):
+            raise lmc.ArgumentError(f"--out {out}: is read for this; choose another file")

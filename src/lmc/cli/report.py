@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lmc.cli.paths import FILE, FOLDER
+from lmc.errors import ArgumentError
 
 
 @click.command("report")
@@ -24,6 +25,8 @@ def command(runs: tuple[Path, ...], out: Path | None) -> None:
     from lmc.report.study_page import write_study_page
     from lmc.runs.study import STUDY
 
+    if out is not None and out.suffix not in (".html", ".htm"):
+        raise ArgumentError(f"--out {out}: is a page; its name must end in .html")
     # None of several is the place of all: what is about them goes where the command was called.
     page = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
     if len(runs) == 1 and (runs[0] / STUDY).exists():

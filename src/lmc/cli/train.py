@@ -90,7 +90,7 @@ def command(
     with display_of(console, quiet, as_json) as display:
         loading_torch(display, console)
         from lmc.runs import run
-        from lmc.runs.folder import METRICS
+        from lmc.runs.places import METRICS
 
         tree = tree_of(options, method)
         if resume is None:
@@ -149,8 +149,12 @@ def _train_seeds(
     from rich.console import Console
 
     from lmc.report import write_report
+    from lmc.runs.folder import SEEDS
+    from lmc.runs.places import LOCK, check_holds_no_run, check_unused
     from lmc.runs.seeds import seeded, summarised, table, train_each, write_seeds
 
+    check_holds_no_run(folder)
+    check_unused(folder, (SEEDS, "report.html"), f"seed-*/{LOCK}", "--seeds")
     config.check_values()
     configs = seeded(config, count)
     afterwards = f"the same command with --out {as_typed(folder)} goes on"

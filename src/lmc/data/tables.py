@@ -93,6 +93,8 @@ def read_tables(
     if len(edge_table.id_names) < 2:
         raise DatasetError(f"{edge_table.file}: has 1 column: an edge has a source and a target")
     source, target = (ids.places(edge_table, name) for name in edge_table.id_names)
+    if len(source) == 0:
+        warnings.warn(f"{edge_table.file}: has names of columns, and no edges", stacklevel=2)
     weight, kind = _weight_and_type(edge_table)
     if undirected:
         source, target, weight, kind = in_both_directions(source, target, weight, len(ids), kind)

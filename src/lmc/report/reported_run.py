@@ -14,8 +14,9 @@ from typing import Any, TypeGuard
 from lmc import typed
 from lmc.errors import ArgumentError, RunError
 from lmc.runs.config import Config
-from lmc.runs.folder import CONFIG, ENVIRONMENT, METRICS, SUMMARY
+from lmc.runs.folder import CONFIG, ENVIRONMENT, SUMMARY
 from lmc.runs.metrics_file import read_metrics
+from lmc.runs.places import METRICS
 from lmc.runs.run import check_folder
 from lmc.runs.summary import Summary, read_summary
 from lmc.runs.text_files import content_of, in_file, json_of

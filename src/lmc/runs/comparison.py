@@ -25,6 +25,7 @@ MEMORY = (
 )
 
 STARTED = "comparison.toml"
+WRITTEN = (STARTED, "comparison.json", "comparison.md", "report.html")
 """What a comparison was asked for, so that it can go on."""
 
 

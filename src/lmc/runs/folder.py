@@ -29,6 +29,7 @@ from lmc.runs.description import described
 from lmc.runs.environment import environment
 from lmc.runs.going_on import refusal
 from lmc.runs.metrics_file import append_metrics, write_metrics
+from lmc.runs.places import LOCK, METRICS, check_unused
 from lmc.runs.sections import is_in_memory
 from lmc.runs.summary import summary_of
 from lmc.training.callbacks import Callback
@@ -37,8 +38,8 @@ from lmc.training.options import TrainingOptions
 from lmc.training.records import Record, Result
 from lmc.training.sharding import load_shards, shard_states
 
-CONFIG, ENVIRONMENT, METRICS, SUMMARY = "config.toml", "environment.json", "metrics.jsonl", "summary.json"
-CHECKPOINTS, BEST, BATCHES, LOCK = "checkpoints", "best.safetensors", "batches.json", "lock"
+CONFIG, ENVIRONMENT, SUMMARY = "config.toml", "environment.json", "summary.json"
+CHECKPOINTS, BEST, BATCHES = "checkpoints", "best.safetensors", "batches.json"
 HISTORIES = "histories"
 PLAN, PREPARED, SEEDS = "plan.json", "prepared", "seeds.json"
 SAVING_SHARE = 20  # times as long as a save takes must pass before the next
@@ -79,17 +80,15 @@ class RunFolder(Callback):
         with self._writing():  # a name may be too long
             check_writable(self.folder)
             is_folder, holds_run = self.folder.is_dir(), (self.folder / METRICS).exists()
-            holds_seeds, is_ours = (self.folder / SEEDS).exists(), (self.folder / LOCK).exists()
-            others = [name for name in (CONFIG, ENVIRONMENT, SUMMARY) if (self.folder / name).exists()]
+            holds_seeds = (self.folder / SEEDS).exists()
         if self.resume and not is_folder:
             raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
         if not self.resume and holds_run:
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
         if not self.resume and holds_seeds:
             raise ArgumentError(f"{self.folder}: holds runs of several seeds; choose another folder")
-        if not self.resume and others and not is_ours:
-            rule = "which a run would replace; choose another folder"
-            raise ArgumentError(f"{self.folder}: holds {others[0]!r}, {rule}")
+        if not self.resume:
+            check_unused(self.folder, (CONFIG, ENVIRONMENT, SUMMARY, BEST, BATCHES), LOCK, "a run")
 
     def check_goes_on(self, options: TrainingOptions) -> None:
         """Raise what names of files alone say of a run that is to go on: it is past the end, or not kept."""

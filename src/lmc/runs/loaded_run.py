@@ -23,9 +23,10 @@ from lmc.nn.model import Model
 from lmc.runs import checkpoint
 from lmc.runs.config import Config
 from lmc.runs.description import shapes_of
-from lmc.runs.folder import BEST, CONFIG, METRICS
+from lmc.runs.folder import BEST, CONFIG
 from lmc.runs.metrics_file import read_metrics
 from lmc.runs.models import as_model, built, check_model, module_of, resolved
+from lmc.runs.places import METRICS
 from lmc.runs.registry import OwnKind, allow_own_model, is_own, model_kind
 from lmc.runs.run import read_tree
 from lmc.runs.sections import IN_MEMORY, Settings, is_in_memory

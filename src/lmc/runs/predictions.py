@@ -157,7 +157,7 @@ def check_suffix(file: Path) -> None:
 def nodes_in_file(file: Path, graph: Graph) -> Tensor:
     """(any,) the nodes whose ids stand in a text file, one a line; empty lines are left out."""
     try:
-        lines = read_text_bytes(file).decode().splitlines()
+        lines = read_text_bytes(file).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise DatasetError(
             f"{file}: cannot be read ({one_line(error)}); it must be a file of ids, one a line"

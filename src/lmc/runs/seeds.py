@@ -13,9 +13,10 @@ from lmc.data.graph import Graph
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
 from lmc.runs.display import Watch
-from lmc.runs.folder import METRICS, SEEDS
+from lmc.runs.folder import SEEDS
 from lmc.runs.going_on import refusal
 from lmc.runs.mean_of_runs import MeanOfRuns, mean_of
+from lmc.runs.places import METRICS
 from lmc.runs.run import read_config, train_run
 from lmc.runs.stacked_table import StackedTable
 from lmc.training.records import Result

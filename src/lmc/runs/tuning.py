@@ -20,7 +20,8 @@ from lmc.errors import ArgumentError, DivergedError, RunError
 from lmc.files import write_atomically
 from lmc.runs.config import Config, merged
 from lmc.runs.display import Watch
-from lmc.runs.folder import CHECKPOINTS, CONFIG, HISTORIES, METRICS
+from lmc.runs.folder import CHECKPOINTS, CONFIG, HISTORIES
+from lmc.runs.places import METRICS, check_holds_no_run, check_unused
 from lmc.runs.registry import method_title
 from lmc.runs.run import train_run
 from lmc.runs.search_space import Choices, Range, SearchSpace, at_places
@@ -176,8 +177,8 @@ def _keep_settings(out: Path, base: Config, space: SearchSpace, pruner: str) -> 
                 f"{out}: holds a search with other settings, see {SETTINGS}; choose another folder"
             )
         return
-    if (out / CONFIG).exists():
-        raise ArgumentError(f"{out}: holds a run; choose another folder")
+    check_holds_no_run(out)
+    check_unused(out, (STORE, BEST, "report.html"), SETTINGS, "a search")
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / SETTINGS, lambda file: file.write(tomli_w.dumps(asked).encode()))
 

@@ -1,6 +1,7 @@
 """What is hung on a model of PyG runs or is refused: hooks, norms of weights, modules in others' places."""
 
 import copy
+import re
 import warnings
 
 import pytest
@@ -256,7 +257,9 @@ def test_what_comes_after_wrapping_is_refused(what):
     lmc.predict(graph, wrapped)
     LATER[what](model)
     for use in (lambda: lmc.predict(graph, wrapped), lambda: lmc.LMC().bind(wrapped, graph)):
-        with pytest.raises(lmc.ArgumentError, match=r"has hooks or methods|was changed after it was wrapped"):
+        with pytest.raises(
+            lmc.ArgumentError, match=r"has hooks or methods|was (changed|replaced) after it was wrapped"
+        ):
             use()
 
 
@@ -285,3 +288,39 @@ def test_a_network_of_gin_with_a_hook_is_called():
     conv = GINConv(hooked(nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)))).double()
     data = graph.to_pyg()
     assert torch.allclose(lmc.predict(graph, lmc.GNN([conv])), conv(data.x, data.edge_index), rtol=1e-9)
+
+
+def sage():
+    return models.GraphSAGE(8, 6, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "line"),
+    [
+        (sage, lambda model: model.convs.__setitem__(-1, SAGEConv(6, 4)), "GraphSAGE.convs.1: was replaced"),
+        (sage, lambda model: setattr(model, "act", nn.Tanh()), "GraphSAGE.act: was replaced"),
+        (sage, lambda model: setattr(model.convs[0], "normalize", True), "layers[0] (SAGEConv): was changed"),
+        (
+            sage,
+            lambda model: setattr(model.convs[1], "root_weight", False),
+            "layers[1] (SAGEConv): was changed",
+        ),
+        (
+            lambda: models.GCN(8, 6, 2, 4),
+            lambda model: setattr(model.convs[0], "add_self_loops", False),
+            "layers[0] (GCNConv): was changed",
+        ),
+    ],
+)
+def test_a_model_that_changes_after_it_was_wrapped_is_refused(make, change, line):
+    """What is computed would be the model as it was, and what is trained parts that it no longer has."""
+    graph, model = lmc.synthetic(nodes=100, features=8, classes=4), make()
+    wrapped = lmc.from_pyg(model)
+    lmc.predict(graph, wrapped)
+    change(model)
+    rule = re.escape(line) + " after it was wrapped; wrap it again"
+    with pytest.raises(lmc.ArgumentError, match=rule):
+        lmc.predict(graph, wrapped)
+    with pytest.raises(lmc.ArgumentError, match=rule):
+        lmc.fit(graph, wrapped, lmc.LMC(), parts=4, epochs=1)
+    lmc.fit(graph, lmc.from_pyg(model), lmc.LMC(), parts=4, epochs=1)

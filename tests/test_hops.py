@@ -342,7 +342,7 @@ def test_a_map_that_is_replaced_after_wrapping_is_refused():
     graph, model = graph_of("undirected"), lmc.GNN([conv])
     lmc.predict(graph, model)
     conv.lin = OwnLinear(5, 3).double()
-    with pytest.raises(lmc.ArgumentError, match=r"\(SGConv\): was changed after it was wrapped"):
+    with pytest.raises(lmc.ArgumentError, match=r"SGConv.lin: was replaced after it was wrapped"):
         lmc.predict(graph, model)
 
 

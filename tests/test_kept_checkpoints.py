@@ -1,5 +1,7 @@
 """Which checkpoints a run keeps, how often it saves, and how large they are."""
 
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -77,3 +79,16 @@ def test_all_files_of_a_run_have_one_mode(tmp_path):
     files = [file for file in (tmp_path / "a").rglob("*") if file.is_file() and file.name != "lock"]
     assert len(files) >= 6
     assert len({file.stat().st_mode for file in files}) == 1
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(small, tmp_path):
+    """Its best weights and its metrics would be gone, too."""
+    folder = tmp_path / "a"
+    assert called("train", "--data", small, "--epochs", 3, "--out", folder, "--quiet").returncode == 0
+    shutil.rmtree(folder / "checkpoints")
+    before = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    for epochs in (2, 5):
+        line = fails(1, "train", "--resume", folder, "--epochs", epochs, "--quiet", through=called)
+        lost = "has epochs behind it and no checkpoint to go on from"
+        assert line == f"lmc: {folder}: {lost}; begin it anew, in another folder"
+    assert {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()} == before

@@ -67,7 +67,7 @@ def _say_missing(nodes: dict[Any, dict[str, Any]], features: list[str], label: s
 def _weights(weights: list[Any], name: str) -> list[float] | None:
     """What an edge without a weight weighs is one, as in NetworkX."""
     if all(each is None for each in weights):
-        if name != WEIGHT and weights:
+        if name not in (WEIGHT, "") and weights:
             line = f"graph: no edge has {name!r}, so there are no weights; weight= may name others"
             warnings.warn(line, stacklevel=4)
         return None

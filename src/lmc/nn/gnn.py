@@ -102,6 +102,7 @@ class GNN(Model):
         for name, parameter in self.named_parameters():
             if isinstance(parameter, UninitializedParameter):
                 raise ArgumentError(f"{name}: has no shape yet; run the model once before it is wrapped")
+        self._as_given = _parts_of(self._given)
         self._check_hooks()
         width = in_features or input_width(self)
         with on_device(self, HOST):
@@ -111,6 +112,7 @@ class GNN(Model):
     def follow(self, model: nn.Module) -> None:
         """Keep the model that the modules come from in the same mode, and have its names for the weights."""
         self._followers = [model]  # in a list, which torch does not look into: its parameters are ours
+        self._as_given = _parts_of([*self._given, model])
         self._check_hooks()
 
     @property
@@ -143,12 +145,19 @@ class GNN(Model):
         return widths
 
     def _check_hooks(self) -> None:
-        """Raise ArgumentError if hooks would not run, since only the weights of their module are read."""
+        """Raise ArgumentError if hooks would not run, since only the weights of their module are read.
+
+        Or if modules are others by now, or have other options than those that were read of them.
+        """
+        now = _parts_of([*self._given, *self._followers])
+        for (model, name), part in self._as_given.items():
+            if now.get((model, name)) is not part:
+                raise ArgumentError(f"{name}: was replaced after it was wrapped; wrap it again")
         place = -1
         for layer in self.layers:
             place += layer.opens  # of the convolution
             for part in layer.modules():
-                if isinstance(part, ReadConvolution) and not part.fits(part.conv):
+                if isinstance(part, ReadConvolution) and not part.is_as_read:
                     title = f"layers[{place}] ({type(part.conv).__name__})"
                     raise ArgumentError(f"{title}: was changed after it was wrapped; wrap it again")
         found = hooked([*self._given, *self._followers], _called(self))
@@ -327,3 +336,12 @@ def _after(conv: Any, kind: type[Layer]) -> list[nn.Module]:
     if kind is GINConvLayer:
         return _flat(conv.nn)
     return [UnitLength()] if kind is SAGEConvLayer and conv.normalize else []
+
+
+def _parts_of(models: Sequence[nn.Module]) -> dict[tuple[int, str], nn.Module]:
+    """All modules of these, by where they are."""
+    return {
+        (place, f"{type(model).__name__}.{name}" if name else type(model).__name__): part
+        for place, model in enumerate(models)
+        for name, part in model.named_modules()
+    }

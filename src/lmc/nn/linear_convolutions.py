@@ -26,6 +26,12 @@ class ReadConvolution(LinearLayer):
     def __init__(self, conv: Any, message: NodeWise) -> None:
         super().__init__()
         self.message, self.conv = message, conv
+        self._options = options_of(conv)
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether a call of the convolution still gives what is made of its parameters."""
+        return self.fits(self.conv) and options_of(self.conv) == self._options
 
     @staticmethod
     def fits(conv: Any) -> bool:
@@ -35,6 +41,21 @@ class ReadConvolution(LinearLayer):
     def called(self) -> list[nn.Module]:
         """The parts of the convolution that are called."""
         return []
+
+
+def options_of(conv: nn.Module) -> dict[str, Any]:
+    """Its numbers, names and switches.
+
+    >>> from torch_geometric.nn import GCNConv
+    >>> options_of(GCNConv(3, 4))["add_self_loops"]
+    True
+    """
+    simple = (bool, int, float, str, type(None))
+    return {
+        name: value
+        for name, value in vars(conv).items()
+        if isinstance(value, simple) and not name.startswith("_") and name != "training"
+    }
 
 
 class _Normalized(ReadConvolution):

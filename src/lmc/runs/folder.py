@@ -211,6 +211,9 @@ class RunFolder(Callback):
             state = checkpoint.load_latest(self.folder / CHECKPOINTS, use)
             if state is None and training.options.checkpoints == 0:
                 raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
+            if state is None and (self.folder / METRICS).stat().st_size:
+                lost = "has epochs behind it and no checkpoint to go on from"
+                raise RunError(f"{self.folder}: {lost}; begin it anew, in another folder")
         if self._processes.count > 1:
             data = self._processes.share_bytes(b"" if state is None else checkpoint.to_bytes(state))
             if data:

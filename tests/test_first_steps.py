@@ -120,7 +120,7 @@ def test_a_graph_that_is_imported_computes_in_one_type(tmp_path):
     [
         (
             b'id,a\n0,"1,5"\n1,2\n',
-            "row 1 '1,5', with a decimal comma, where a point is read: must be numbers",
+            "row 1 '1,5', with a decimal comma: must be numbers, with a decimal point",
         ),
         (b"id,n\xe9\n0,1\n1,2\n", "; save it as UTF-8"),
     ],
@@ -213,3 +213,52 @@ def test_a_page_is_called_like_one(tmp_path):
     (tmp_path / "table.csv").write_text("mine")
     line = wrong("report", "a", "--out", "table.csv")
     assert line == "lmc: --out table.csv: is a page; its name must end in .html"
+
+
+def test_one_table_of_features_labels_and_splits(tmp_path):
+    """A label among the features would be predicted perfectly, and nothing learned."""
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n2,3\n3,1\n")
+    (tmp_path / "nodes.csv").write_text("id,a,label,split\n1,0.3,0,train\n2,0.1,1,val\n3,0.2,0,train\n")
+    tables = [tmp_path / "edges.csv", *[tmp_path / "nodes.csv"] * 3]
+    with pytest.warns(UserWarning, match="'label', 'split', read as label or split, is no feature") as caught:
+        graph = lmc.read_tables(*tables)
+    assert len(caught) == 1
+    assert (graph.feature_names, graph.y.tolist(), int(graph.train_mask.sum())) == (("a",), [0, 1, 0], 2)
+    (tmp_path / "nodes.csv").write_text("id,a,b\n1,0.3,0\n2,0.1,1\n3,0.2,0\n")
+    with pytest.raises(
+        lmc.DatasetError, match="holds features and labels; one of its columns must be called label"
+    ):
+        lmc.read_tables(*tables[:3])
+
+
+def test_a_quote_that_is_not_closed_is_named(tmp_path):
+    (tmp_path / "edges.csv").write_text('source,target\n1,2\n2,"3\n3,1\n4,1\n')
+    line = wrong("import", "edges.csv", "--out", "g")
+    assert (
+        line == "lmc: edges.csv: column 'target' row 2 goes on in the next line: a quote is not closed there"
+    )
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
+    (tmp_path / "labels.csv").write_text('id,label\n1,"a\n2,b\n')
+    line = wrong("import", "edges.csv", "--labels", "labels.csv", "--out", "g")
+    assert "labels.csv: column 'label' row 1 goes on in the next line" in line
+
+
+def test_arrays_that_are_not_there_and_those_that_nobody_reads_are_named(tmp_path):
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    few = ("import", "edges.csv", "--nodes", "3", "--out", "g")
+    assert wrong(*few, "--arrays", "nosuch") == "lmc: nosuch: no such folder"
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays" / "features.npy", np.ones((3, 1)))
+    done = called(*few, "--arrays", "arrays")
+    assert "arrays: 'features' left out; read are x, y, train_mask, val_mask, test_mask" in done.stderr
+
+
+def test_weights_with_a_turned_bit_predict_nothing(tmp_path):
+    done = called("train", *SMALL, "--out", "a")
+    assert done.returncode == 0, done.stderr
+    content = bytearray((tmp_path / "a" / "best.safetensors").read_bytes())
+    content[-3] ^= 64
+    (tmp_path / "a" / "best.safetensors").write_bytes(content)
+    line = fails(1, "predict", "a", through=called)
+    damaged = "not the weights of a run (its checksum is not that of its content)"
+    assert line == f"lmc: a/best.safetensors: {damaged}"

@@ -110,7 +110,13 @@ def _check(file: Path, source: NDArray[np.int64], target: NDArray[np.int64], nod
 
 
 def _arrays(folder: Path, nodes: int) -> dict[str, NDArray[Any]]:
-    """Those that are in a folder, read through maps."""
+    """Those that are in a folder, read through maps; a warning names others."""
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: no such folder")
+    others = sorted(file.stem for file in folder.glob("*.npy") if file.stem not in OF_NODES)
+    if others:
+        left_out = f"{', '.join(map(repr, others))} left out; read are {', '.join(OF_NODES)}"
+        warnings.warn(f"{folder}: {left_out}", stacklevel=3)
     found: dict[str, NDArray[Any]] = {}
     for name in OF_NODES:
         file = folder / f"{name}.npy"

@@ -70,6 +70,10 @@ class Table:
         text = column.cast(pyarrow.large_string())
         if self.is_csv:  # a quote after a space is not seen as one
             text = compute.replace_substring_regex(text, r'^\s+"(.*)"\s*$', r"\1")
+        broken = compute.match_substring(text, "\n").fill_null(False)
+        if self.is_csv and compute.any(broken).as_py():
+            row = int(np.asarray(broken).argmax()) + 1
+            raise self.wrong(name, f"row {row} goes on in the next line: a quote is not closed there")
         text = compute.utf8_trim_whitespace(text)
         return _null_where(compute.equal(text, ""), text)
 
@@ -159,7 +163,7 @@ class Table:
                 raise self.wrong(name, "holds lists of different lengths, or with empty places")
         if not is_number(column.type):
             what = first_text(column) if is_text(kind) else f"holds {kind}"
-            raise self.wrong(name, f"{what}: must be numbers")
+            raise self.wrong(name, f"{what}: must be numbers, with a decimal point")
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             place = int(np.isfinite(values).argmin())
@@ -209,7 +213,7 @@ def first_text(column: Any) -> str:
     """Where a column of text holds something other than a number, and what."""
     texts = column.to_pylist()
     row = next((row for row, each in enumerate(texts) if each is not None and not writes_number(each)), 0)
-    hint = ", with a decimal comma, where a point is read" if _has_decimal_comma(texts[row]) else ""
+    hint = ", with a decimal comma" if _has_decimal_comma(texts[row]) else ""
     return f"holds text, in row {row + 1} {texts[row]!r}{hint}"
 
 

@@ -100,7 +100,8 @@ def read_tables(
         source, target, weight, kind = in_both_directions(source, target, weight, len(ids), kind)
     y, class_names = None, None
     if labels_table is not None:
-        y, class_names = _labels(labels_table, ids, task)
+        is_both = features_table is not None and labels_table.file.samefile(features_table.file)
+        y, class_names = _labels(labels_table, ids, task, labels_table.names if is_both else ())
         if task is None and y.dtype.kind == "f" and y.ndim == 1:
             _advise_classes(labels_table, y)
             task = "regression"
@@ -115,7 +116,10 @@ def read_tables(
             _say_unlabelled(splits_table, masks, y)
     elif labels_table is not None and y is not None:
         masks = _random_masks(y)
-    x, feature_names = (None, None) if features_table is None else _features(features_table)
+    x, feature_names = None, None
+    if features_table is not None:
+        told = _told_elsewhere(features_table, labels_table, splits_table)
+        x, feature_names = _features(features_table, told)
     about: dict[str, Any] = {"id": ids.names, "class_names": class_names, "feature_names": feature_names}
     ends, x = handed_over(np.stack([source, target])), handed_over(x)
     try:
@@ -189,9 +193,26 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
         warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 
 
-def _features(table: Table) -> tuple[NDArray[np.float32], list[str] | None]:
+def _told_elsewhere(features: Table, labels: Table | None, splits: Table | None) -> list[str]:
+    """The columns of a table of features that are labels, or a split, by the same file; warned of."""
+    told: list[str] = []
+    if labels is not None and labels.file.samefile(features.file):
+        told += _named(labels.names, LABEL)[:1]
+        if not told:
+            rule = f"one of its columns must be called {LABEL[0]}"
+            raise DatasetError(f"{features.file}: holds features and labels; {rule}")
+    if splits is not None and splits.file.samefile(features.file):
+        told += _named(splits.names, SPLIT)[:1]
+    if told:
+        which = ", ".join(map(repr, told))
+        line = f"{features.file}: {which}, read as label or split, is no feature"
+        warnings.warn(line, stacklevel=3)
+    return told
+
+
+def _features(table: Table, told: Sequence[str] = ()) -> tuple[NDArray[np.float32], list[str] | None]:
     """(nodes, features) of the table's own rows, and their names, if it has any."""
-    names = _others(table)
+    names = _some(table, [name for name in _others(table) if name not in told])
     columns = [table.numbers(name) for name in names]
     widths = [1 if column.ndim == 1 else column.shape[1] for column in columns]
     x, start = np.empty((len(columns[0]), sum(widths)), dtype=np.float32), 0
@@ -209,12 +230,14 @@ def _names_of(name: str, column: NDArray[Any]) -> list[str]:
     return [name] if column.ndim == 1 else [f"{name}[{place}]" for place in range(column.shape[1])]
 
 
-def _labels(table: Table, ids: Ids, task: Task | None) -> tuple[NDArray[Any], list[str] | None]:
+def _labels(
+    table: Table, ids: Ids, task: Task | None, read_too: Sequence[str] = ()
+) -> tuple[NDArray[Any], list[str] | None]:
     """(nodes,) or (nodes, columns) labels, and the names of classes that are text."""
     from pyarrow import types
 
     names = _some(table, _label_names(table.names))
-    _say_left_out(table, [*table.id_names, *names, *_named(table.names, SPLIT)])
+    _say_left_out(table, [*table.id_names, *names, *_named(table.names, SPLIT), *read_too])
     if len(names) > 1 and task == "multiclass":
         columns_are = f"labels are in {len(names)} columns, {', '.join(names[:SHOWN])}"
         raise DatasetError(f"{table.file}: {columns_are}; multiclass wants one, called label")

@@ -246,7 +246,7 @@ def from_bytes(data: bytes) -> dict[str, Any]:
 # -- weights alone -------------------------------------------------------------------------------
 
 
-_SHARED = "$shared"
+_SHARED, _CHECKSUM = "$shared", "$checksum"
 
 
 def save_weights(file: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
@@ -254,9 +254,19 @@ def save_weights(file: Path, weights: dict[str, Tensor], about: dict[str, Any]) 
     kept = _NamedTensors()
     names = {name: kept.name_of(value, name) for name, value in weights.items()}
     shared = {name: first for name, first in names.items() if name != first}
+    content = {**about, _SHARED: shared}
+    content[_CHECKSUM] = _checksum_of(kept.tensors, content)
     with partial_file(file) as partial:
-        _write(partial, kept.tensors, {"about": json.dumps({**about, _SHARED: shared})})
+        _write(partial, kept.tensors, {"about": json.dumps(content)})
         put_in_place(partial, file)
+
+
+def _checksum_of(tensors: dict[str, Tensor], about: dict[str, Any]) -> str:
+    digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(on_host(tensor).detach().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -265,6 +275,9 @@ def load_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(file, "pt") as opened:
             about = json.loads(opened.metadata()["about"])
             weights = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        checksum = about.pop(_CHECKSUM, None)  # older files have none
+        if checksum not in (None, _checksum_of(weights, about)):
+            raise ValueError("its checksum is not that of its content")
         shared = about.pop(_SHARED, {})
         return weights | {name: weights[first] for name, first in shared.items()}, about
     except FileNotFoundError:

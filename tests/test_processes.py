@@ -179,7 +179,9 @@ def test_a_rank_that_is_killed_is_named_and_the_run_goes_on_to_the_same_bytes(
     codes, lines, said = ends(processes)
     assert codes[rank] == -signal.SIGKILL
     assert codes[1 - rank] == 1, said
-    assert lines[1 - rank] == [f"lmc: rank {rank}: has ended without a word"]
+    (line,) = lines[1 - rank]  # on a busy machine its end may be seen by its silence first
+    silent = "no answer for 120 seconds; stopped, or out of reach"
+    assert line in [f"lmc: rank {rank}: {why}" for why in ("has ended without a word", silent)]
     resumed = start(then, "-m", "lmc", "train", "--resume", folder)
     assert ends(resumed)[0] == [0] * then
     assert weights(folder) == weights(straight)

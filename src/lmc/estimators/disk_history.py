@@ -118,6 +118,11 @@ class DiskHistories:
         self._made.add(history)
         return history
 
+    def rest(self) -> None:
+        """Wait until no file is written to: another run may then go on with them."""
+        for history in self._made:
+            history.rest()
+
     def settle(self) -> None:
         """Give all files their names, and later ones at once."""
         self._is_settled = True
@@ -282,6 +287,11 @@ class DiskHistory:
         if self.file.path != self._path:
             self.file.leave(self._path)
         self.file.take_table(values)
+
+    def rest(self) -> None:
+        """Wait until the file is not written to."""
+        if self._memory is not None:
+            self._memory.rest()
 
     def settle(self) -> None:
         """Give the file its name, now or when it appears."""

@@ -108,6 +108,12 @@ class ExtentCache:
                 self._event.wait()
             self._check()
 
+    def rest(self) -> None:
+        """Wait until nothing is being written, nor about to be."""
+        with self._event:
+            while (self._is_queued | self._is_writing).any():
+                self._event.wait()
+
     def forget(self) -> None:
         """Be as empty as at first; what has changed is lost."""
         with self._event:

@@ -143,6 +143,8 @@ class RunFolder(Callback):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._on_disk is not None:
+            self._on_disk.rest()
         if self._writes:
             self._lock.release()
 

@@ -1,6 +1,7 @@
 """Histories on disk: the bytes of those in memory, whatever is in memory, is stopped, is killed or fails."""
 
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -371,6 +372,21 @@ def test_a_second_run_in_the_folder_changes_nothing(stopped):
         trained(out, "lmc", True, histories="disk", init="exact", checkpoint_seconds=0, epochs=4)
     assert {file: file.read_bytes() for file in (out / "histories").iterdir()} == files
     assert ends_as_it_should()
+
+
+def test_what_is_still_to_be_written_when_histories_go_is_written_nowhere(tmp_path):
+    (tmp_path / "1.extents").write_bytes(b"of another run")
+    histories, go_on = DiskHistories(tmp_path, memory=1 << 20), threading.Event()
+    workers = histories.workers
+    for _ in range(disk_history.THREADS):
+        workers.submit(go_on.wait)
+    histories(3, 2, torch.float32).push(torch.arange(3), torch.ones(3, 2))
+    gc.collect()
+    go_on.set()
+    workers.shutdown()
+    gc.collect()
+    assert [file.name for file in tmp_path.iterdir()] == ["1.extents"]
+    assert (tmp_path / "1.extents").read_bytes() == b"of another run"
 
 
 def test_nothing_is_written_through_a_link(tmp_path):

@@ -184,7 +184,6 @@ class DiskHistory:
         self.nbytes = int(bounds[-1]) * row_bytes
         unnamed = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         self.file = ExtentFile(unnamed, self._sizes.numpy() * row_bytes, slots)
-        weakref.finalize(self, _let_go, self.file, path)
         self._memory: ExtentCache | None = None
 
     @property
@@ -284,8 +283,7 @@ class DiskHistory:
         """Go on from a snapshot, with the file of this name; DamagedHistoryError where that has changed."""
         if self._memory is not None:
             self._memory.forget()
-        if self.file.path != self._path:
-            self.file.leave(self._path)
+        self.file.leave(self._path)
         self.file.take_table(values)
 
     def rest(self) -> None:
@@ -295,15 +293,7 @@ class DiskHistory:
 
     def settle(self) -> None:
         """Give the file its name, now or when it appears."""
-        if self.file.path != self._path:
-            self.file.move(self._path)
-
-
-def _let_go(file: ExtentFile, path: Path) -> None:
-    """Remove a file that has not been given its name, and close one that has."""
-    if file.path != path:
-        file.leave(path)
-    file.close()
+        self.file.name(self._path)
 
 
 def spread_of(places: Tensor, bounds: Tensor) -> Spread:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+import weakref
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,11 +34,48 @@ class DamagedHistoryError(RunError):
     """What is in a file is not what was written there."""
 
 
+class _Opened:
+    """A file, opened when it is needed. Until it has a name it goes when it is let go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.is_named = path, False
+        self._descriptor: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_there(self) -> bool:
+        return self._descriptor is not None
+
+    def descriptor(self) -> int:
+        with self._lock:
+            if self._descriptor is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    os.close(opened)
+                    raise OSError("not a regular file")
+                self._descriptor = opened
+            return self._descriptor
+
+    def move(self, path: Path) -> None:
+        with self._lock:
+            if self._descriptor is not None:
+                os.replace(self.path, path)
+            self.path, self.is_named = path, True
+
+    def let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            if not self.is_named:
+                self.path.unlink(missing_ok=True)
+
+
 class ExtentFile:
     """Extents of given sizes; one that was never written is zero. Threads may work on different extents.
 
     Args:
-        path: of the file, which appears with the first write.
+        path: of the file, which appears with the first write, and goes with this object until it has a name.
         sizes: (extents,) bytes of each.
         slots: how often the file has room for each.
 
@@ -46,16 +85,22 @@ class ExtentFile:
     """
 
     def __init__(self, path: Path, sizes: NDArray[np.int64], slots: int) -> None:
-        self.path, self.sizes = path, sizes
-        self._most_slots = slots
+        self.sizes, self._most_slots = sizes, slots
         aligned = -(-sizes // ALIGNMENT) * ALIGNMENT
         self._starts, self._generation = np.cumsum(aligned) - aligned, int(aligned.sum())
         self._slot = np.full(len(sizes), _NEVER, dtype=np.int64)
         self._checksum = np.zeros(len(sizes), dtype=np.int64)
         self._is_kept = np.ones(len(sizes), dtype=np.bool_)
         self._is_checked = np.zeros(len(sizes), dtype=np.bool_)  # since it was written: once is enough
-        self._descriptor: int | None = None
+        self._file = _Opened(path)
+        # Not before the last thread is done that writes to it: another file would have the descriptor then.
+        weakref.finalize(self, self._file.let_go)
         self.read_bytes = self.written_bytes = 0
+
+    @property
+    def path(self) -> Path:
+        """Where it is, or will be."""
+        return self._file.path
 
     def read(self, extent: int, into: list[memoryview]) -> None:
         """Fill buffers of the extent's size in all; RunError where that is not what was written."""
@@ -67,7 +112,7 @@ class ExtentFile:
             start = self._place(extent)
             for some in _at_once(into):
                 while some:
-                    got = os.preadv(self._opened(), some, start)
+                    got = os.preadv(self._file.descriptor(), some, start)
                     if got == 0:
                         raise DamagedHistoryError(f"{self.path}: ends in the middle of extent {extent}")
                     start, some = start + got, _rest(some, got)
@@ -86,7 +131,7 @@ class ExtentFile:
         offsets = slot * self._generation + self._starts[extents] + rows * size
         offsets[slot == _NEVER] = _NEVER
         try:
-            read_rows(self._opened(), offsets, into)
+            read_rows(self._file.descriptor(), offsets, into)
         except EOFError:
             raise DamagedHistoryError(f"{self.path}: ends before its last extent") from None
         except OSError as error:
@@ -103,7 +148,7 @@ class ExtentFile:
             start = self._place(extent)
             for some in _at_once(content):
                 while some:
-                    done = os.pwritev(self._opened(), some, start)
+                    done = os.pwritev(self._file.descriptor(), some, start)
                     start, some = start + done, _rest(some, done)
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written to ({one_line(error)})") from None
@@ -112,23 +157,13 @@ class ExtentFile:
     def _place(self, extent: int) -> int:
         return int(self._slot[extent]) * self._generation + int(self._starts[extent])
 
-    def _opened(self) -> int:
-        if self._descriptor is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
-                os.close(opened)
-                raise OSError("not a regular file")
-            self._descriptor = opened
-        return self._descriptor
-
     # -- checkpoints -----------------------------------------------------------------------------------
 
     def table(self) -> Tensor:
         """(extents, 2) int64: slots and checksums, for a checkpoint; the disk has confirmed the rest."""
-        if self._descriptor is not None:
+        if self._file.is_there:
             try:
-                os.fsync(self._descriptor)
+                os.fsync(self._file.descriptor())
             except OSError as error:
                 raise RunError(f"{self.path}: cannot be written to ({one_line(error)})") from None
         return torch.from_numpy(np.stack([self._slot, self._checksum], axis=1))
@@ -151,24 +186,16 @@ class ExtentFile:
 
     # -- its name --------------------------------------------------------------------------------------
 
-    def move(self, path: Path) -> None:
-        """Give the file another name, now or when it appears."""
-        if self._descriptor is not None:
-            os.replace(self.path, path)
-        self.path = path
+    def name(self, path: Path) -> None:
+        """Give the file its name, now or when it appears."""
+        if not self._file.is_named:
+            self._file.move(path)
 
     def leave(self, path: Path) -> None:
-        """Remove the file, if there is one, and go on with another."""
-        if self._descriptor is not None:
-            self.close()
-            self.path.unlink(missing_ok=True)
-        self.path = path
-
-    def close(self) -> None:
-        """Let the file go; it is opened again when it is needed."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Go on with the file of this name, and remove the one without."""
+        if not self._file.is_named:
+            self._file.let_go()
+            self._file.move(path)
 
 
 def _checksum(content: list[memoryview]) -> int:

@@ -269,7 +269,10 @@ class LinearPass(LayerPass):
         if self.outside is not None:
             self.returned = self.outside.add_transposed_to(self.returned, v)
         at_message = self._through_update(self.update, self.returned)
-        return self.message_backward(gradients, at_message, at_own, from_head), at_initial
+        del self.update, self.received  # their memory: the derivative of the message comes next
+        before = self.message_backward(gradients, at_message, at_own, from_head)
+        self.message = None  # the same; derivatives of the halo come next
+        return before, at_initial
 
     def _through_update(self, update: Computed, arriving: Tensor) -> Tensor:
         """(rows, width) the derivative at the messages of the rows of an update."""

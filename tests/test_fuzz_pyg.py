@@ -31,6 +31,11 @@ def taken_by(convolution, known):
     return given
 
 
+def has_repeated_loops(ends):
+    loops = ends[0][ends[0] == ends[1]]
+    return len(loops.unique()) < len(loops)
+
+
 @contextmanager
 def in_double():
     """Some convolutions of PyG count in torch's usual type, whatever the type of their features."""
@@ -119,6 +124,8 @@ def test_a_model_of_pyg_is_itself(known, model, data):
 @given(numbers(attributed=True, repeated=True), stacks(), st.data())
 def test_a_stack_of_convolutions_is_itself(known, stack, data):
     kinds, original = stack
+    # Of several self-loops of a node PyG's PDNConv reads the last, and derives by all.
+    assume("PDN" not in kinds or not has_repeated_loops(known.ends))
     perturbed(original.double())
     try:
         wrapped = lmc.GNN(original.layers(), original.encoder, original.head, original.jump)

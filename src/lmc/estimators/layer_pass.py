@@ -271,7 +271,8 @@ class LinearPass(LayerPass):
         at_message = self._through_update(self.update, self.returned)
         del self.update, self.received  # their memory: the derivative of the message comes next
         before = self.message_backward(gradients, at_message, at_own, from_head)
-        self.message = None  # the same; derivatives of the halo come next
+        if not self.keep_halo or self.halo_update is not None:
+            self.message = None  # the same; nothing is made of it any more
         return before, at_initial
 
     def _through_update(self, update: Computed, arriving: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Products with dense matrices by oneDNN, which torch brings along, where torch's own are slower.
 
 In bfloat16 torch does ask oneDNN, but has it make a program for every number of rows, and no two batches
-have as many; a bias takes a pass of its own; and a sum over many rows is cut into as many as there are
-threads. In float32 it asks MKL, which has no AVX-512 on processors that are not Intel's, and there cuts sums
-by threads whatever MKL_CBWR asks for. Here rows are taken in blocks of a few sizes.
+have as many; and a bias takes a pass of its own. In float32 it asks MKL, which has no AVX-512 on processors
+that are not Intel's. Here rows are taken in blocks of a few sizes. Both cut a single sum over many rows into
+as many as there are threads, whatever MKL_CBWR asks for, but never one of several sums.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 LARGEST, SMALLEST, LEAST = 8192, 512, 16  # rows of a block; the least where there are not more
+PIECE = 2048  # at most so many rows are summed at once, and at most half a block: see above
 
 
 def linear(z: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -125,14 +126,9 @@ def _sum_of_products(one: Tensor, other: Tensor) -> Tensor:
         return _sum_of_products(other, one).T
     total = one.new_zeros(one.shape[1], other.shape[1], dtype=torch.float32)
     for (_, left), (_, right) in zip(_blocks(one), _blocks(other), strict=True):
-        total += _product(left.T, right.T) if one.dtype == torch.float32 else _sum_in_pieces(left, right)
+        left, right = (each.view(-1, min(PIECE, len(each) // 2), each.shape[1]) for each in (left, right))
+        total += torch.bmm(left.transpose(1, 2), right).sum(0, dtype=torch.float32)
     return total
-
-
-def _sum_in_pieces(one: Tensor, other: Tensor) -> Tensor:
-    """The same of a block of bfloat16: sums over more rows would be cut into as many as there are threads."""
-    left, right = (each.view(-1, min(SMALLEST, len(each)), each.shape[1]) for each in (one, other))
-    return torch.bmm(left.transpose(1, 2), right).sum(0)
 
 
 def _product(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

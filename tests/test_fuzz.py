@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -64,7 +65,9 @@ def test_a_strange_graph_is_trained_on(strange, options, data):
         warnings.simplefilter("ignore")
         predicted = lmc.predict(graph, result.model)
     assert predicted.shape == (graph.num_nodes, graph.num_classes)
-    if options["lr"] <= 1e-2 and float(graph.x.abs().max()) < 1e10:  # else rows of no label may overflow
+    messages = strange.arrays.get("edge_weight", np.ones(1))
+    tame = float(graph.x.abs().max()) < 1e10 and not ((messages > 0) & (messages < 1e-10)).any()
+    if options["lr"] <= 1e-2 and tame:  # else rows of no label may overflow
         assert bool(predicted.isfinite().all())
 
 

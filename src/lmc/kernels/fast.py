@@ -123,9 +123,10 @@ def moments(z: Tensor) -> tuple[Tensor, Tensor]:
     parallel.over(len(sums), z.numel(), _moments, *_arrays(z), _row(z), sums)
     counts = np.full((len(sums), 1), float(BLOCK))
     counts[-1] = rows - BLOCK * (len(sums) - 1)
-    mean = sums[:, 0].sum(0) / rows
-    between = (counts * (sums[:, 0] / counts - mean) ** 2).sum(0)
-    variance = (sums[:, 1].sum(0) + between) / rows
+    with np.errstate(invalid="ignore"):  # of infinite ones; a step says it of the loss
+        mean = sums[:, 0].sum(0) / rows
+        between = (counts * (sums[:, 0] / counts - mean) ** 2).sum(0)
+        variance = (sums[:, 1].sum(0) + between) / rows
     wide_mean, wide_variance = (torch.from_numpy(each).to(plain.wide_type(z)) for each in (mean, variance))
     return wide_mean, wide_variance
 

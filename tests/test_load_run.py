@@ -419,3 +419,20 @@ def test_a_folder_that_is_none_of_a_run(tmp_path):
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(lmc.ArgumentError, match="no such folder"):
         lmc.load_run(tmp_path / "a")
+
+
+def test_a_folder_without_a_run_has_none_to_resume(tmp_path):
+    (tmp_path / "a").mkdir()
+    for _ in range(2):
+        with pytest.raises(lmc.ArgumentError, match="a: holds no run; there is no run to resume"):
+            fit(lmc.GCN(8, 6, 4), tmp_path / "a", resume=True)
+    assert not list((tmp_path / "a").iterdir())
+
+
+def test_a_run_that_was_killed_before_its_start_begins(tmp_path):
+    fit(lmc.GCN(8, 6, 4), tmp_path / "a")
+    for name in ("metrics.jsonl", "summary.json", "best.safetensors"):
+        (tmp_path / "a" / name).unlink()
+    shutil.rmtree(tmp_path / "a" / "checkpoints")
+    result = fit(lmc.GCN(8, 6, 4), tmp_path / "a", resume=True)
+    assert [record.epoch for record in result.history] == list(range(1, len(result.history) + 1))

@@ -150,7 +150,8 @@ def test_very_many_classes_keep_the_summary_small(tmp_path):
 WRONG = [
     ({"parts_per_batch": 0}, "parts_per_batch=0"),
     ({"lr": None}, "lr=None"),
-    ({"weight_decay": None}, "weight_decay=None"),
+    ({"weight_decay": "none"}, "weight_decay='none'"),
+    ({"metrics": {"accuracy": lambda prediction, y: 1.0}}, "metrics['accuracy']: the metric that chooses"),
     ({"evaluate_every": None}, "evaluate_every=None"),
     ({"lr": 10**400}, "must be at most"),
     ({"lr": 1e39}, "must be at most"),

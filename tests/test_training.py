@@ -138,6 +138,23 @@ def test_layers_and_head_have_a_weight_decay_each(graph):
     assert {id(p) for p in last} == {id(p) for p in plain.layers[-1].parameters()}
 
 
+def test_an_optimizer_has_the_weight_decay_that_it_was_given(graph):
+    made = []
+
+    def decayed(groups, lr):
+        made.append(torch.optim.AdamW(groups, lr=lr, weight_decay=0.3))
+        return made[-1]
+
+    def decays(**options):
+        model = lmc.GCNII(graph.num_features, 8, graph.num_classes, layers=2)
+        lmc.fit(graph, model, lmc.FullBatch(), epochs=1, optimizer=decayed, **options)
+        return [group["weight_decay"] for group in made[-1].param_groups]
+
+    assert decays() == [0.3, 0.3]
+    assert decays(weight_decay=0.0) == [0.0, 0.3]
+    assert decays(weight_decay=0.1, head_weight_decay=0.2) == [0.1, 0.2]
+
+
 def test_weight_decay_shrinks_only_its_group():
     graph = lmc.synthetic(nodes=200)
     model = lmc.GCNII(graph.num_features, 8, graph.num_classes, layers=2)

@@ -314,3 +314,23 @@ def test_names_of_columns_go_to_pyg_and_back():
     again = lmc.Graph.from_pyg(RandomNodeSplit(num_val=1, num_test=1)(graph.to_pyg()))
     assert again.feature_names == graph.feature_names
     assert again.class_names == graph.class_names
+
+
+def test_numbers_are_rows_and_text_is_ids():
+    graph = lmc.Graph([[0, 1, 2], [1, 2, 3]], torch.rand(4, 2), id=[3, 2, 1, 0])
+    model = lmc.GCN(2, 4, 2)
+    rows = lmc.predict(graph, model)
+    assert torch.equal(lmc.predict(graph, model, nodes=["3", "2"]), rows[:2])
+    for mask in (graph.id == 3, torch.tensor([True, False, False, False])):
+        assert torch.equal(lmc.predict(graph, model, nodes=mask), rows[:1])
+    assert torch.equal(lmc.predict(graph, model, nodes=torch.tensor([3])), rows[3:])
+    for ids in ([3], graph.id[:1]):
+        with pytest.warns(UserWarning, match=r"numbers are rows .* not its ids; .* nodes=\['3'\]") as said:
+            assert torch.equal(lmc.predict(graph, model, nodes=ids), rows[3:])
+        assert said[0].filename == __file__
+    far = lmc.Graph([[0, 1, 2], [1, 2, 3]], torch.rand(4, 2), id=[7, 8, 9, 10])
+    with pytest.raises(
+        lmc.GraphError, match=r"= 8: node ids must be in 0..3, .* text, such as nodes=\['7'\]"
+    ):
+        lmc.predict(far, model, nodes=[8])
+    assert lmc.predict(far, model, nodes=[1]).shape == (1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks
+from lmc.data import rules
 from lmc.errors import GraphError
 
 if TYPE_CHECKING:
@@ -90,6 +92,31 @@ def numbered(graph: Graph, nodes: Any) -> Any:
     is_list = isinstance(nodes, (list, tuple)) and len(nodes) > 0 and isinstance(nodes[0], str)
     is_array = getattr(getattr(nodes, "dtype", None), "kind", "") in ("U", "T")
     return nodes_with(graph, nodes) if is_list or is_array else nodes
+
+
+def some_nodes(graph: Graph, nodes: Any) -> Tensor:
+    """(any,) int64: nodes by number, by a mask, or by their names, as text.
+
+    A warning says how numbers are read that are ids of other nodes, too, but for a tensor's.
+
+    >>> import lmc
+    >>> some_nodes(lmc.Graph([[0], [1]], id=[7, 8]), ["8", "7"])
+    tensor([1, 0])
+    """
+    named = numbered(graph, nodes)
+    ids = graph.id if named is nodes and graph.id is not None and graph.id.dtype.kind == "i" else None
+    by_id = "" if ids is None else f"ids of this graph are given as text, such as nodes=['{ids[0]}']"
+    try:
+        found = rules.some_nodes(named, graph.num_nodes, "nodes")
+    except GraphError as error:
+        raise GraphError(f"{error}; {by_id}" if by_id else str(error)) from None
+    if ids is None or isinstance(nodes, (Tensor, range)) or np.asarray(nodes).dtype == np.bool_:
+        return found
+    rows = found.numpy()
+    if bool((ids[rows] != rows).any()) and bool(np.isin(rows, ids).all()):
+        text = f"nodes: numbers are rows of the graph, from 0 on, not its ids; {by_id}"
+        warnings.warn(text, stacklevel=4)  # of the line that calls predict, which torch wraps
+    return found
 
 
 def _numbers(ids: NDArray[np.str_]) -> NDArray[np.int64]:

@@ -95,6 +95,8 @@ def _header(path: Path) -> dict[str, Any]:
         header = json.loads(read_text_bytes(file))
     except FileNotFoundError:
         raise GraphError(f"{path}: not a graph folder, {HEADER} is missing") from None
+    except NotADirectoryError:
+        raise GraphError(f"{path}: not a graph folder, but a file; lmc.load reads some of them") from None
     except (OSError, ValueError, RecursionError) as error:
         raise GraphError(f"{file}: cannot be read ({one_line(error)})") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:

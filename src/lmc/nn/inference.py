@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from lmc import checks
-from lmc.data import rules
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.data.ids import numbered
+from lmc.data.ids import some_nodes
 from lmc.data.normalization import OF_ALL_EDGES, normalize
 from lmc.data.prepared_graph import PreparedGraph
 from lmc.data.subgraph import heard, subgraph
@@ -69,8 +68,8 @@ def predict(
         model: the model, which is left as it was.
         rows_at_once: how many nodes are computed together; None for 16,384, or 4,096 where the graph stays on
             disk. Predictions do not depend on it.
-        nodes: (any,) the nodes to predict, by number or by the names that `graph.id` has, or a mask (nodes,);
-            None for all. Of a few, only what reaches them is computed.
+        nodes: (any,) the nodes to predict, by row, or as text by the ids that `graph.id` has, or a mask
+            (nodes,); None for all. Of a few, only what reaches them is computed.
         precision: `"bf16"` for messages and dense products in bfloat16; the others are alike here.
         device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"mps"` or `"auto"`, where they are computed; None for where
             the model is. Matrices that do not fit there stay on the host, and go there some rows at a time.
@@ -94,9 +93,7 @@ def predict(
         rows_at_once = ROWS if graph.scratch is None else ROWS_FROM_DISK
     rows_at_once = checks.whole_number("rows_at_once", rows_at_once, 1)
     if isinstance(graph, PreparedGraph):
-        wanted = None
-        if nodes is not None:
-            wanted = graph.places_of(rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes"))
+        wanted = None if nodes is None else graph.places_of(some_nodes(graph, nodes))
         by_cluster = graph.by_cluster, model, rows_at_once
         rows = predict(*by_cluster, nodes=wanted, precision=precision, device=device)
         return graph.in_own_order(rows) if wanted is None else rows
@@ -106,7 +103,7 @@ def predict(
     with on_device(model, device_of(model) if device is None else chosen_device(device, full)):
         if nodes is None:
             return _predict_all(in_type_of(model, graph), model, rows_at_once, computed, processes, shards)
-        wanted = rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes")
+        wanted = some_nodes(graph, nodes)
         around = _reaching(graph, wanted, model)
         if around is None:
             return _predict_all(in_type_of(model, graph), model, rows_at_once, computed)[wanted]

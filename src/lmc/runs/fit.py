@@ -46,8 +46,8 @@ def fit(
     seed: int = 0,
     optimizer: str | MakeOptimizer = "adam",
     scheduler: str | MakeScheduler | None = None,
-    weight_decay: float = 0.0,
-    head_weight_decay: float = 0.0,
+    weight_decay: float | None = None,
+    head_weight_decay: float | None = None,
     clip: float | None = None,
     patience: int | None = None,
     evaluate_every: int = 1,
@@ -93,7 +93,7 @@ def fit(
         optimizer: `"adam"`, `"adamw"`, `"sgd"`, ..., or a class of torch's that takes groups and `lr=`.
         scheduler: `"cosine"`, `"plateau"`, or a function from the optimizer to any torch scheduler, which
             then takes a step after each epoch.
-        weight_decay: of the layers.
+        weight_decay: of the layers; None for the optimizer's own.
         head_weight_decay: of encoder and head; of the last layer, if there is no head.
         clip: the largest norm of the gradient, or None.
         patience: how many evaluations may pass without a better validation metric, or None.

@@ -80,9 +80,11 @@ class RunFolder(Callback):
         with self._writing():  # a name may be too long
             check_writable(self.folder)
             is_folder, holds_run = self.folder.is_dir(), (self.folder / METRICS).exists()
+            has_begun = holds_run or (self.folder / CONFIG).exists()
             holds_seeds = (self.folder / SEEDS).exists()
-        if self.resume and not is_folder:
-            raise ArgumentError(f"{self.folder}: no such folder; there is no run to resume")
+        if self.resume and not has_begun:
+            missing = "holds no run" if is_folder else "no such folder"
+            raise ArgumentError(f"{self.folder}: {missing}; there is no run to resume")
         if not self.resume and holds_run:
             raise ArgumentError(f"{self.folder}: holds a run already; resume it, or choose another folder")
         if not self.resume and holds_seeds:
@@ -213,7 +215,8 @@ class RunFolder(Callback):
             state = checkpoint.load_latest(self.folder / CHECKPOINTS, use)
             if state is None and training.options.checkpoints == 0:
                 raise RunError(f'{self.folder}: checkpoint="none" keeps nothing to go on from; begin it anew')
-            if state is None and (self.folder / METRICS).stat().st_size:
+            file = self.folder / METRICS
+            if state is None and file.exists() and file.stat().st_size:  # else it was killed before its start
                 lost = "has epochs behind it and no checkpoint to go on from"
                 raise RunError(f"{self.folder}: {lost}; begin it anew, in another folder")
         if self._processes.count > 1:

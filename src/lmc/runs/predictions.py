@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc import checks
-from lmc.data import rules
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
-from lmc.data.ids import nodes_with, numbered
+from lmc.data.ids import nodes_with, some_nodes
 from lmc.data.rules import Task
 from lmc.data.table_ids import ID
 from lmc.errors import ArgumentError, DatasetError, GraphError, LMCError
@@ -86,9 +85,7 @@ def write_predictions(
     check_suffix(file)
     task = graph.task if task is None else task
     checks.one_of("task", task, Task)
-    wanted = (
-        None if nodes is None else rules.some_nodes(numbered(graph, nodes), graph.num_nodes, "nodes").numpy()
-    )
+    wanted = None if nodes is None else some_nodes(graph, nodes).numpy()
     count = graph.num_nodes if wanted is None else len(wanted)
     _check_matrix(prediction, count)
     names = graph.class_names if class_names is None else class_names

@@ -177,6 +177,9 @@ def metric_functions(given: Metrics, task: Task) -> dict[str, MetricFunction]:
     lmc.errors.ArgumentError: metrics='mae': is for regression, and the labels are multiclass
     """
     if isinstance(given, Mapping):
+        if (own := metric_of(task).name) in given:
+            rule = "the metric that chooses the best epoch is called so; give it another name"
+            raise ArgumentError(f"metrics[{own!r}]: {rule}")
         return {name: _checked(name, function) for name, function in given.items()}
     names = checks.sequence("metrics", given)
     for name in names:

@@ -33,9 +33,13 @@ SCHEDULERS = ("cosine", "plateau")
 
 
 def make_optimizer(
-    kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
+    kind: str | MakeOptimizer,
+    model: Model,
+    lr: float,
+    weight_decay: float | None,
+    head_weight_decay: float | None,
 ) -> Optimizer:
-    """An optimizer of the model's parameters, in groups with a weight decay each."""
+    """An optimizer of the model's parameters, in groups with a weight decay each; None is the optimizer's."""
     return _made(kind, parameter_groups(model, weight_decay, head_weight_decay), lr)
 
 
@@ -62,7 +66,11 @@ def _without_compiler(kind: MakeOptimizer) -> MakeOptimizer:
 
 
 def moments_after_a_step(
-    kind: str | MakeOptimizer, model: Model, lr: float, weight_decay: float, head_weight_decay: float
+    kind: str | MakeOptimizer,
+    model: Model,
+    lr: float,
+    weight_decay: float | None,
+    head_weight_decay: float | None,
 ) -> dict[int, Any]:
     """What such an optimizer keeps for each parameter, found by one step on copies of them."""
     groups = parameter_groups(model, weight_decay, head_weight_decay)
@@ -98,7 +106,9 @@ def make_scheduler(
     return ReduceLROnPlateau(optimizer, mode="max" if higher_is_better else "min", factor=0.5)
 
 
-def parameter_groups(model: Model, weight_decay: float, head_weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: Model, weight_decay: float | None, head_weight_decay: float | None
+) -> list[dict[str, Any]]:
     """Two groups: the layers, and what comes before and after them.
 
     If nothing comes after the layers, the last layer is the head, as in the paper's configurations.
@@ -112,8 +122,9 @@ def parameter_groups(model: Model, weight_decay: float, head_weight_decay: float
         ends += list(model.layers[-1].parameters())
     apart = set(ends)
     layers = [p for p in model.parameters() if p not in apart]
-    groups = [
-        {"params": layers, "weight_decay": weight_decay},
-        {"params": ends, "weight_decay": head_weight_decay},
+    decays = ((layers, weight_decay), (ends, head_weight_decay))
+    return [
+        {"params": parameters} | ({} if decay is None else {"weight_decay": decay})
+        for parameters, decay in decays
+        if parameters
     ]
-    return [group for group in groups if group["params"]]

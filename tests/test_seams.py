@@ -291,3 +291,24 @@ def test_fit_names_every_option_with_its_default():
         line = f"{name}: "
         assert line in lmc.fit.__doc__
         assert line in lmc.TrainingOptions.__doc__
+
+
+def test_a_bare_estimator_drops_what_is_outside():
+    """As if the halo's values were zero after the first layer: what the docstring says."""
+    graph = lmc.synthetic(nodes=300)
+    model = lmc.GCN(graph.num_features, 8, graph.num_classes, layers=2)
+    estimator = lmc.Estimator()
+    estimator.bind(model, graph)
+    batch = graph.batch(torch.arange(100))
+    a, inside = batch.block("gcn").to_dense(), len(batch.nodes)
+    z = a @ graph.x[torch.cat([batch.nodes, batch.halo])]
+    hidden = torch.relu(z @ model.layers[0].linear.weight.T + model.layers[0].linear.bias)
+    last = model.layers[1].linear
+    logits = a[:, :inside] @ hidden @ last.weight.T + last.bias
+    labelled = graph.train_mask[batch.nodes]
+    expected = cross_entropy(logits[labelled], graph.y[batch.nodes][labelled], reduction="sum")
+    expected = expected / graph.train_mask.sum()
+    of_truncated = torch.autograd.grad(expected, list(model.parameters()))
+    assert estimator.backward(batch) == pytest.approx(expected.item(), rel=1e-5)
+    for parameter, derivative in zip(model.parameters(), of_truncated, strict=True):
+        torch.testing.assert_close(parameter.grad, derivative, rtol=1e-4, atol=1e-7)

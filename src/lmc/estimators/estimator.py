@@ -132,7 +132,7 @@ class Estimator(ABC):
 
     def halo_policy(self, batch: Batch) -> HaloPolicy:
         """What replaces the values outside of the batch at this step; here, they are dropped."""
-        return HaloPolicy()
+        return HaloPolicy(len(batch.halo))
 
     def remembered(self, model: Model, widths: list[LayerWidths]) -> Kept:
         """What is kept of every node, in numbers: embeddings and auxiliary variables by layer, from 1."""

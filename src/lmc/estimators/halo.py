@@ -24,6 +24,9 @@ class HaloPolicy:
     An estimator makes a new one for each step. This one drops all that is outside: it is also the policy of a
     batch without a halo. Layers count from 1 to L.
 
+    Args:
+        rows: of the halo.
+
     Attributes:
         incomplete_from: the neighbours from which `embeddings` wants incomplete up-to-date values: those in
             `"reach"` (batch and halo), those in the `"batch"`, or None where it wants none.
@@ -39,6 +42,9 @@ class HaloPolicy:
     reads_losses: bool = False
     revisits: bool = False
     follows_back: bool = True
+
+    def __init__(self, rows: int = 0) -> None:
+        self._rows = rows
 
     # -- sums: what halo rows receive, and what comes back to them ----------------------------------
 
@@ -92,7 +98,7 @@ class HaloPolicy:
             z: (batch, width) H̄ˡ of the batch.
             incomplete: (halo, width) H̃ˡ, where `incomplete_from` asks for it.
         """
-        return z[:0]
+        return z.new_zeros(self._rows, z.shape[1])
 
     def auxiliaries(self, layer: int, incomplete: Callable[[], Tensor]) -> Tensor | None:
         """(halo, width) V̂ˡ, or None for zero.

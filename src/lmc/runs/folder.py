@@ -42,6 +42,7 @@ CONFIG, ENVIRONMENT, SUMMARY = "config.toml", "environment.json", "summary.json"
 CHECKPOINTS, BEST, BATCHES = "checkpoints", "best.safetensors", "batches.json"
 HISTORIES = "histories"
 PLAN, PREPARED, SEEDS = "plan.json", "prepared", "seeds.json"
+SETTINGS = "settings"  # of a checkpoint: those that the run began with
 SAVING_SHARE = 20  # times as long as a save takes must pass before the next
 MIDWAY_SECONDS = 60.0  # of an epoch that a run may lose, where saving takes less than a twentieth of them
 
@@ -205,6 +206,8 @@ class RunFolder(Callback):
         """Take the state of the last checkpoint that is whole; the first process reads it for all."""
 
         def go_on(state: dict[str, Any]) -> None:
+            if reason := refusal(state.get(SETTINGS, config.as_read()), config.as_read()):
+                raise ArgumentError(f"{self.folder}: its checkpoint {reason}")
             self._check_graph(training, state, config)
             _restore(training, state, self.folder)
 
@@ -273,6 +276,7 @@ class RunFolder(Callback):
         if keep := training.options.checkpoints:
             place = (training.epoch, training.step)
             state, shards = training.state(), shard_states(training.stepping)
+            state[SETTINGS] = self._config.as_read()
             if self._writes:
                 checkpoint.save(self.folder / CHECKPOINTS, *place, state, keep, shards)
             else:

@@ -335,7 +335,8 @@ def test_a_failed_bind_changes_nothing():
         (lambda g, m: lmc.GAS().bind(with_stray(m), g), "model: parameter 'stray' is in neither encoder"),
         (
             lambda g, m: full_gradient(m, g, loss=torch.nn.functional.cross_entropy),
-            "loss=cross_entropy: gives shape () for 19 rows; must be one number per row; torch's own losses",
+            "loss=cross_entropy: gives shape () for predictions (19, 3) and labels (19,); must be one number "
+            "per row; torch's own losses",
         ),
         (lambda g, m: bound(lmc.GAS(), m, g).load_state_dict({}), "state['embeddings.1'] is missing"),
         (lambda g, m: one_more_loaded(bound(lmc.GAS(), m, g)), "state['more'] is of another estimator"),

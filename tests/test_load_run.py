@@ -215,6 +215,13 @@ def test_a_function_on_the_command_line(small, tmp_path):
         command = ["predict", tmp_path / "a", "--model", wrong, "--data", "none.npz"]
         assert rule in fails(2, *command, through=called)
     assert "is code, and no file" in fails(2, "train", tmp_path / "a" / "config.toml", through=called)
+    compared = ["compare", "--data", small, *own, "--methods", "gd", "--epochs", 1, "--quiet"]
+    assert called(*compared, "--out", tmp_path / "cmp").returncode == 0
+    registry._OWN_MODELS.clear()
+    assert "is code, and no file" in fails(2, "compare", "--resume", tmp_path / "cmp", through=called)
+    wrong = fails(2, "compare", "--resume", tmp_path / "cmp", "--model", "own_models:of_pyg", through=called)
+    assert wrong == "lmc: --model own_models:of_pyg: the model of the comparison is own_models:make"
+    assert called("compare", "--resume", tmp_path / "cmp", *own, "--quiet").returncode == 0
     assert called("train", "--resume", tmp_path / "a", *own, "--epochs", 4, "--quiet").returncode == 0
     assert last_weights(tmp_path / "a") == last_weights(tmp_path / "straight")
     out = tmp_path / "new" / "folders" / "p.csv"
@@ -436,3 +443,35 @@ def test_a_run_that_was_killed_before_its_start_begins(tmp_path):
     shutil.rmtree(tmp_path / "a" / "checkpoints")
     result = fit(lmc.GCN(8, 6, 4), tmp_path / "a", resume=True)
     assert [record.epoch for record in result.history] == list(range(1, len(result.history) + 1))
+
+
+def test_a_run_does_not_go_on_with_settings_that_were_edited(tmp_path):
+    fit(lmc.GCN(8, 6, 4), tmp_path / "a")
+    GRAPH.save(tmp_path / "graph")
+    resume = ["train", "--resume", tmp_path / "a", "--data", tmp_path / "graph", "--epochs", 9]
+    file = tmp_path / "a" / "config.toml"
+    kept = file.read_text()
+    for before, after in (
+        ("lr = 0.01", "lr = 0.5"),
+        ("dropout = 0.0", "dropout = 0.9"),
+        ("seed = 0", "seed = 1"),
+    ):
+        assert before in kept
+        file.write_text(kept.replace(before, after))
+        line = fails(2, *resume, through=called)
+        edited = f"{before.replace(' =', ' is')}, and cannot become {after.split()[-1]}"
+        assert "its checkpoint goes on with the settings of the run: " in line
+        assert edited in line
+    file.write_text(kept)
+    assert called(*resume, "--quiet").returncode == 0
+
+
+def test_a_graph_whose_edges_go_another_way_is_named(tmp_path):
+    fit(lmc.GCN(8, 6, 4), tmp_path / "a")
+    run = lmc.load_run(tmp_path / "a")
+    one_way = GRAPH.edge_index[:, GRAPH.edge_index[0] < GRAPH.edge_index[1]]
+    directed = lmc.Graph(one_way, GRAPH.x, GRAPH.y)
+    with pytest.warns(UserWarning, match="edges go one way, and both ways where .*a was trained") as said:
+        run.predict(directed)
+    assert said[0].filename == __file__
+    run.predict(GRAPH)

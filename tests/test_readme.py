@@ -24,7 +24,7 @@ def test_examples_run(example, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "count"), [("models.md", 7), ("many_runs.md", 2)])
+@pytest.mark.parametrize(("page", "count"), [("models.md", 8), ("many_runs.md", 2)])
 def test_examples_of_the_guides_run(page, count, tmp_path, monkeypatch):
     """In this process: what they load is loaded already."""
     monkeypatch.chdir(tmp_path)

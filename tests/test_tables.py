@@ -118,6 +118,17 @@ def test_labels_that_are_not_read_are_named(tmp_path):
         lmc.read_tables(**files)
 
 
+def test_a_label_among_the_features_is_named(tmp_path):
+    files = write(
+        tmp_path,
+        edges="source,target\n0,1\n",
+        features="id,a,label\n0,5,0\n1,6,1\n",
+        labels="id,label\n0,0\n1,1\n",
+    )
+    with pytest.warns(UserWarning, match=r"features.csv: 'label' is read as a feature; leave it out if"):
+        assert lmc.read_tables(**files).feature_names == ("a", "label")
+
+
 @pytest.mark.parametrize("task", ["regression", "multilabel"])
 def test_text_has_classes_and_nothing_else(tmp_path, task):
     """The first label that is no number is named: it may be a slip of the pen."""
@@ -326,6 +337,9 @@ def test_what_an_import_says(tmp_path, monkeypatch, tables, said, printed):
     assert done.returncode == 0, done.stderr
     assert complaints(done) == ([f"lmc: warning: {said}"] if said else [])
     assert printed in done.stdout
+    one_way = "messages go from source to target alone; --undirected makes every edge go both ways"
+    assert one_way in done.stdout
+    assert one_way not in called("import", "edges.csv", *flags, "--undirected", "--out", "u").stdout
 
 
 @pytest.mark.parametrize("command", [["inspect"], ["train", "--quiet", "--data"]])

@@ -11,7 +11,7 @@ import click
 from lmc.cli import completion
 from lmc.cli.loading import loading_torch
 from lmc.cli.paths import FOLDER, as_typed, made_folder
-from lmc.cli.settings import SEEDS_FLAG, say_embedded_graph, settings, tree_of
+from lmc.cli.settings import SEEDS_FLAG, flag_of_own_model, say_embedded_graph, settings, tree_of
 from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.errors import ArgumentError
 from lmc.runs.registry import COMPARED_METHODS, METHODS
@@ -57,10 +57,19 @@ def command(
             given = ",".join(COMPARED_METHODS) if methods is None else methods
             names = [each.strip() for each in given.split(",")]
             asked = Asked(names, tree, target, seeds)
-        elif tree or methods is not None or out is not None or seeds > 1:
-            raise ArgumentError("--resume: goes on as it was started; only --target may be changed")
         else:
+            named = tree.get("model", {}).get("name")  # a model of one's own, to have it imported
+            if (
+                tree not in ({}, {"model": {"name": named}})
+                or methods is not None
+                or out is not None
+                or seeds > 1
+            ):
+                rule = "only --target may be changed, and --model names a model of yours again"
+                raise ArgumentError(f"--resume: goes on as it was started; {rule}")
             asked = started_comparison(resume)
+            if named not in (None, own := asked.settings.get("model", {}).get("name")):
+                raise ArgumentError(f"--model {named}: the model of the comparison is {own}")
             asked = asked if target is None else replace(asked, target=target)
     run_all(asked, resume or made_folder(out, "compare"), quiet)
 
@@ -90,7 +99,8 @@ def run_all(asked: Asked, out: Path, quiet: bool) -> None:
         for method, config in configs.items()
         for name, of_seed in seeded(config, seeds).items()
     }
-    afterwards = f"`lmc compare --resume {as_typed(out)}` goes on"
+    own_model = flag_of_own_model(asked.settings.get("model", {}))
+    afterwards = f"`lmc compare --resume {as_typed(out)}{own_model}` goes on"
     with going_on_by(afterwards):
         results = train_each(runs, out, graph, lambda name: watching(console, quiet, False, name))
     if results is None:

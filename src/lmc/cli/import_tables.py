@@ -61,6 +61,8 @@ def command(
         with bars() as told:
             graph = lmc.import_edges(edges, out, nodes, arrays, undirected=undirected, told=told)
     print(f"{out}: {graph}; {_use(graph, out)}")
+    if not undirected and not graph.is_undirected:
+        print("messages go from source to target alone; --undirected makes every edge go both ways")
 
 
 def _use(graph: Graph, folder: Path) -> str:

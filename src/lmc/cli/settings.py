@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,6 +184,11 @@ def _no_settings(file: Path) -> str:
     else:
         hint = f"graphs are named by --data {file}"
     return f"{file}: there is no such file of settings; {hint}"
+
+
+def flag_of_own_model(model: Mapping[str, Any]) -> str:
+    """The flag by which a suggested command names a model of one's own again; empty for others."""
+    return f" --model {model['name']}" if is_own(model.get("name")) else ""
 
 
 def tree_of(options: dict[str, Any], method: str | None = None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from lmc.cli.settings import (
     SEEDS_FLAG,
     check_flags_of_method,
     config_of,
+    flag_of_own_model,
     say_embedded_graph,
     settings,
     tree_of,
@@ -209,7 +210,7 @@ def _afterwards(config: Config, folder: Path) -> str:
     """What can become of a run that was interrupted."""
     if config.training["checkpoint"] == "none":
         return f"{folder} keeps no checkpoint, so the run cannot go on; its best weights are there"
-    return f"`lmc train --resume {as_typed(folder)}` goes on"
+    return f"`lmc train --resume {as_typed(folder)}{flag_of_own_model(config.model)}` goes on"
 
 
 def _name(config: Config) -> str:

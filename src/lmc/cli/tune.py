@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lmc.cli.paths import FOLDER, as_typed, made_folder
-from lmc.cli.settings import check_flags_of_method, settings, tree_of
+from lmc.cli.settings import check_flags_of_method, flag_of_own_model, settings, tree_of
 from lmc.cli.signals import end_interrupted, going_on_by
 from lmc.runs.registry import METHODS
 
@@ -78,7 +78,7 @@ def command(
     if any(trial.state == "running" for trial in study.trials):
         end_interrupted(afterwards)
     if not quiet:
-        _show(study, folder)
+        _show(study, folder, flag_of_own_model(tree.get("model", {})))
         print(f"report: {page}")
 
 
@@ -96,9 +96,9 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _show(study: Study, folder: Path) -> None:
+def _show(study: Study, folder: Path, own_model: str) -> None:
     if study.best is None:
         return
     test = "" if study.best.test is None else f", test {study.best.test:.4f}"
     print(f"best of {len(study.trials)} trials: {study.metric} val {study.best.val:.4f}{test}")
-    print(f"`lmc train {as_typed(folder / 'best.toml')}` trains with its settings")
+    print(f"`lmc train {as_typed(folder / 'best.toml')}{own_model}` trains with its settings")

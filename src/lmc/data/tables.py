@@ -196,7 +196,11 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
 def _told_elsewhere(features: Table, labels: Table | None, splits: Table | None) -> list[str]:
     """The columns of a table of features that are labels, or a split, by the same file; warned of."""
     told: list[str] = []
-    if labels is not None and labels.file.samefile(features.file):
+    if labels is not None and not labels.file.samefile(features.file):
+        for name in _named(features.names, LABEL):
+            rule = "leave it out if it says what is to be predicted"
+            warnings.warn(f"{features.file}: {name!r} is read as a feature; {rule}", stacklevel=3)
+    elif labels is not None:
         told += _named(labels.names, LABEL)[:1]
         if not told:
             rule = f"one of its columns must be called {LABEL[0]}"

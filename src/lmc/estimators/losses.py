@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -53,23 +54,49 @@ def loss_of(task: Task) -> Loss:
     return losses[task]
 
 
+def sets_all_against_all(prediction: Tensor, y: Tensor, found: Any, of_one_shape: Callable[[], Any]) -> bool:
+    """Whether a function of a column of predictions has set each of them against the labels of all rows.
+
+    Args:
+        prediction: (rows, out).
+        y: (rows, ...).
+        found: what the function gives for them.
+        of_one_shape: the same function of predictions and labels of one shape; it may raise anything.
+    """
+    if prediction.shape[1:] != (1,) or y.ndim != 1 or len(y) < 2:
+        return False
+    try:
+        other = torch.as_tensor(of_one_shape()).detach().double()
+    except Exception:  # it was made for the shapes as they are
+        return False
+    value = torch.as_tensor(found).detach().double()
+    return other.shape == value.shape and not torch.allclose(other, value, rtol=1e-3, equal_nan=True)
+
+
 def own_loss(loss: Loss) -> Loss:
     """A user's own loss; what it raises, and what is not one number per row, is one line that names it."""
     name = getattr(loss, "__name__", type(loss).__name__)
+    is_checked = False
 
     @wraps(loss)
     def checked(prediction: Tensor, y: Tensor) -> Tensor:
+        nonlocal is_checked
         try:
             found = cast(Any, loss(prediction, y))
         except Exception as error:  # it may raise anything
             raise ArgumentError(f"loss={name}: raised {raised_text(error)}") from error
         rule = "must be one number per row"
+        given = f"predictions {tuple(prediction.shape)} and labels {tuple(y.shape)}"
         if not isinstance(found, Tensor):
             raise ArgumentError(f"loss={name}: gives {checks.shown(found)}; {rule}, in a tensor")
         if found.shape != (len(prediction),):
             hint = "; torch's own losses do so with reduction='none'" if found.ndim == 0 else ""
-            shapes = f"shape {tuple(found.shape)} for {len(prediction)} rows"
-            raise ArgumentError(f"loss={name}: gives {shapes}; {rule}{hint}")
+            raise ArgumentError(f"loss={name}: gives shape {tuple(found.shape)} for {given}; {rule}{hint}")
+        if not is_checked and sets_all_against_all(
+            prediction, y, found, lambda: loss(prediction, y[:, None])
+        ):
+            raise ArgumentError(f"loss={name}: sets every prediction against every label, of {given}")
+        is_checked = True
         if prediction.requires_grad and not found.requires_grad:
             why = "has no derivative: it must be computed by torch from the predictions, without detach()"
             raise ArgumentError(f"loss={name}: what it gives {why}")

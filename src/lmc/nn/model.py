@@ -306,7 +306,13 @@ class Model(nn.Module):
                     z = layer.of_one(graph, message, read)
                     widths.append(layer.widths(graph, message.shape[1], z.shape[1]))
                 read_by_head = [*(seen[place - 1] for place in self.jumped_to), z]
-                return ModelWidths(widths, self.read(read_by_head, rows).shape[1])
+                prediction = self.read(read_by_head, rows)
+            if prediction.ndim != 2:
+                rule = (
+                    f"gives shape {tuple(prediction.shape)} for a node; must be (nodes, out), one out or more"
+                )
+                raise ArgumentError(f"model: {rule}")
+            return ModelWidths(widths, prediction.shape[1])
         except (ArgumentError, GraphError):
             raise
         except Exception as error:  # modules of users may raise anything

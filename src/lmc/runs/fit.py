@@ -124,7 +124,8 @@ def fit(
         memory: how much the process may take, such as `"2GB"`: clusters, clusters in a batch, where histories
             are, their cache and whether batches are built ahead follow from it, as far as they are not given.
             A graph that stays on disk is prepared in the folder of the run. None for what there is.
-        loss: per node; None takes the one of the labels' kind.
+        loss: from (rows, out) predictions and (rows, ...) labels to (rows,); of a regression with one target,
+            these are (rows, 1) and (rows,). None takes the one of the labels' kind.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
         checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.

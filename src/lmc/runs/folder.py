@@ -313,6 +313,7 @@ def _about(training: Training, config: Config) -> dict[str, Any]:
         "config": config.to_tree(),
         "task": graph.task,
         "in_features": graph.num_features,
+        "is_undirected": graph.is_undirected,
         "out_features": graph.num_classes if recipe is None else recipe.out_features,
     }
 

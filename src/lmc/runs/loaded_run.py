@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,7 +146,15 @@ class Run:
         graph, model = self.load_graph() if graph is None else graph, self.model
         if isinstance(graph, Graph):
             graph = self._with_its_features(graph)
+            self._warn_of_directions(graph)
         return predict(graph, model, nodes=nodes, device=device)
+
+    def _warn_of_directions(self, graph: Graph) -> None:
+        trained_both_ways = self._kept[1].get("is_undirected", graph.is_undirected)
+        if graph.num_edges and graph.is_undirected != trained_both_ways:
+            which = ("one way", "both ways") if trained_both_ways else ("both ways", "one way")
+            text = f"{_name(graph)}: edges go {which[0]}, and {which[1]} where {self.folder} was trained"
+            warnings.warn(text, stacklevel=3)
 
     def _with_its_features(self, graph: Graph) -> Graph:
         """The graph with the features that the model takes; ArgumentError where it has others."""

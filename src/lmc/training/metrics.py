@@ -15,6 +15,7 @@ from lmc.data.graph import Graph
 from lmc.data.rules import Task
 from lmc.data.stored import selected
 from lmc.errors import ArgumentError
+from lmc.estimators.losses import sets_all_against_all
 from lmc.files import raised_text
 from lmc.kernels.fixed_sums import total
 
@@ -197,6 +198,9 @@ def _checked(name: str, function: MetricFunction) -> MetricFunction:
             value = cast(Any, function(prediction, y))
         except Exception as error:  # it may raise anything
             raise ArgumentError(f"metrics[{name!r}]: raised {raised_text(error)}") from error
+        if sets_all_against_all(prediction, y, value, lambda: function(prediction[:, 0], y)):
+            shapes = f"predictions {tuple(prediction.shape)} and labels {tuple(y.shape)}"
+            raise ArgumentError(f"metrics[{name!r}]: sets every prediction against every label, of {shapes}")
         try:
             return float(value)
         except (TypeError, ValueError, RuntimeError):

@@ -11,12 +11,11 @@ from lmc.runs.folder import RunFolder
 
 def test_one_holds_a_folder_and_lets_it_go(tmp_path):
     for _ in range(2):
-        with (
-            RunFolder(tmp_path, resume=False),
-            pytest.raises(lmc.RunError, match=f"{tmp_path}: another process is training in it"),
-            RunFolder(tmp_path, resume=True),
-        ):
-            pass
+        with RunFolder(tmp_path, resume=False):
+            (tmp_path / "config.toml").touch()
+            in_it = f"{tmp_path}: another process is training in it"
+            with pytest.raises(lmc.RunError, match=in_it), RunFolder(tmp_path, resume=True):
+                pass
     assert (tmp_path / "lock").read_bytes() == b""
 
 

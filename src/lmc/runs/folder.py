@@ -15,6 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from lmc import typed
 from lmc.batching.choice import Choice
 from lmc.batching.samplers import choice_of
 from lmc.errors import ArgumentError, RunError
@@ -161,6 +162,18 @@ class RunFolder(Callback):
         if reason := refusal(kept, config.as_read()):
             raise ArgumentError(f"{self.folder}: {reason}")
 
+    def _check_begun_with(self, state: dict[str, Any], config: Config) -> None:
+        """Raise ArgumentError where a checkpoint is of other settings: the folder's were edited."""
+        if SETTINGS not in state:  # a checkpoint of an older version
+            return
+
+        def failing(line: str) -> RunError:
+            return RunError(f"{self.folder}: its checkpoint: {line}")
+
+        kept = typed.read(SETTINGS, state[SETTINGS], dict[str, dict[str, Any]], failing)
+        if reason := refusal(kept, config.as_read()):
+            raise ArgumentError(f"{self.folder}: its checkpoint {reason}")
+
     def _check_graph(self, training: Training, state: dict[str, Any], config: Config) -> None:
         """Raise RunError where the run in the folder is on another graph."""
         file = self.folder / CONFIG
@@ -206,8 +219,7 @@ class RunFolder(Callback):
         """Take the state of the last checkpoint that is whole; the first process reads it for all."""
 
         def go_on(state: dict[str, Any]) -> None:
-            if reason := refusal(state.get(SETTINGS, config.as_read()), config.as_read()):
-                raise ArgumentError(f"{self.folder}: its checkpoint {reason}")
+            self._check_begun_with(state, config)
             self._check_graph(training, state, config)
             _restore(training, state, self.folder)
 

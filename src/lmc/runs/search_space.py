@@ -135,7 +135,8 @@ def _defaults(tree: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for place, text in DEFAULT_SPACE.items():
         section, _, key = place.partition(".")
-        if key in known[section] and key not in chosen.get(section, {}):
+        has_it = section == "training" or key in known[section]  # which leaves out what is None
+        if has_it and key not in chosen.get(section, {}):
             found[place] = text
     return found
 

@@ -82,6 +82,16 @@ def test_predictions_are_a_column_and_labels_a_row(measured, loss):
     assert result.history[-1].metrics["own"] == result.history[-1].metrics["mae"]
 
 
+@pytest.mark.filterwarnings("default")
+def test_torchs_losses_are_silent_where_they_are_right(measured, recwarn):
+    def huber(prediction, y):
+        return torch.nn.functional.huber_loss(prediction[:, 0], y, reduction="none")
+
+    metrics = {"huber": lambda prediction, y: huber(prediction, y).mean()}
+    lmc.fit(measured, gcn(measured), lmc.LMC(), 6, 2, epochs=1, loss=huber, metrics=metrics)
+    assert not [str(warning.message) for warning in recwarn if "target size" in str(warning.message)]
+
+
 def test_what_sets_each_prediction_against_all_labels_is_named(measured):
     shapes = r"sets every prediction against every label, of predictions \(\d+, 1\) and labels \(\d+,\)"
     with pytest.raises(lmc.ArgumentError, match=rf"loss=each_against_all: {shapes}"):

@@ -1,5 +1,6 @@
 """The loop, against what it promises."""
 
+import functools
 import math
 import mmap
 import sys
@@ -153,6 +154,22 @@ def test_an_optimizer_has_the_weight_decay_that_it_was_given(graph):
     assert decays() == [0.3, 0.3]
     assert decays(weight_decay=0.0) == [0.0, 0.3]
     assert decays(weight_decay=0.1, head_weight_decay=0.2) == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(("task", "right"), [("multiclass", "max"), ("regression", "min")])
+def test_a_plateau_of_ones_own_follows_the_metric(task, right):
+    graph = lmc.synthetic(nodes=200)
+    graph = graph if task == "multiclass" else graph.replace(y=graph.x[:, 0].clone())
+
+    def trained(mode):
+        plateau = functools.partial(torch.optim.lr_scheduler.ReduceLROnPlateau, mode=mode)
+        model = lmc.GCN(graph.num_features, 8, graph.num_classes)
+        return lmc.fit(graph, model, lmc.FullBatch(), epochs=1, scheduler=plateau)
+
+    assert len(trained(right).history) == 1
+    wrong = {"max": "min", "min": "max"}[right]
+    with pytest.raises(lmc.ArgumentError, match=rf"has mode='{wrong}'; .* is better: mode='{right}'"):
+        trained(wrong)
 
 
 def test_weight_decay_shrinks_only_its_group():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
@@ -66,7 +67,9 @@ def sets_all_against_all(prediction: Tensor, y: Tensor, found: Any, of_one_shape
     if prediction.shape[1:] != (1,) or y.ndim != 1 or len(y) < 2:
         return False
     try:
-        other = torch.as_tensor(of_one_shape()).detach().double()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of shapes that nobody but this function has made
+            other = torch.as_tensor(of_one_shape()).detach().double()
     except Exception:  # it was made for the shapes as they are
         return False
     value = torch.as_tensor(found).detach().double()

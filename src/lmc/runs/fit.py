@@ -92,7 +92,7 @@ def fit(
         seed: of the clusters, their groups, and the dropout masks.
         optimizer: `"adam"`, `"adamw"`, `"sgd"`, ..., or a class of torch's that takes groups and `lr=`.
         scheduler: `"cosine"`, `"plateau"`, or a function from the optimizer to any torch scheduler, which
-            then takes a step after each epoch.
+            then takes a step after each epoch: ReduceLROnPlateau by the validation metric of an evaluation.
         weight_decay: of the layers; None for the optimizer's own.
         head_weight_decay: of encoder and head; of the last layer, if there is no head.
         clip: the largest norm of the gradient, or None.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -90,6 +90,7 @@ def make_scheduler(
     """`"cosine"` falls to zero over all epochs; `"plateau"` halves after 10 evaluations without progress."""
     if kind is None:
         return None
+    mode: Literal["min", "max"] = "max" if higher_is_better else "min"
     if callable(kind):
         rule = "give a function that makes one of an optimizer"
         try:
@@ -100,10 +101,14 @@ def make_scheduler(
             ) from None
         if not isinstance(made, LRScheduler):
             raise ArgumentError(f"scheduler: gives {checks.shown(made)}, which is none of torch's; {rule}")
+        if isinstance(made, ReduceLROnPlateau) and made.mode != mode:
+            better = "higher" if higher_is_better else "lower"
+            rule = f"its steps follow the validation metric, of which {better} is better: mode={mode!r}"
+            raise ArgumentError(f"scheduler: ReduceLROnPlateau has mode={made.mode!r}; {rule}")
         return made
     if checks.one_of("scheduler", kind, SCHEDULERS) == "cosine":
         return CosineAnnealingLR(optimizer, T_max=max(1, epochs))
-    return ReduceLROnPlateau(optimizer, mode="max" if higher_is_better else "min", factor=0.5)
+    return ReduceLROnPlateau(optimizer, mode=mode, factor=0.5)
 
 
 def parameter_groups(

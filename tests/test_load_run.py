@@ -462,6 +462,7 @@ def test_a_run_does_not_go_on_with_settings_that_were_edited(tmp_path):
         edited = f"{before.replace(' =', ' is')}, and cannot become {after.split()[-1]}"
         assert "its checkpoint goes on with the settings of the run: " in line
         assert edited in line
+        assert line.endswith("config.toml --out NEW` begins another run")
     file.write_text(kept)
     assert called(*resume, "--quiet").returncode == 0
 

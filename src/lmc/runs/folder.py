@@ -172,7 +172,8 @@ class RunFolder(Callback):
 
         kept = typed.read(SETTINGS, state[SETTINGS], dict[str, dict[str, Any]], failing)
         if reason := refusal(kept, config.as_read()):
-            raise ArgumentError(f"{self.folder}: its checkpoint {reason}")
+            another = f"`lmc train {self.folder / CONFIG} --out NEW` begins another run"
+            raise ArgumentError(f"{self.folder}: its checkpoint {reason}; {another}")
 
     def _check_graph(self, training: Training, state: dict[str, Any], config: Config) -> None:
         """Raise RunError where the run in the folder is on another graph."""

@@ -44,6 +44,7 @@ NEAREST = {
         "test_inference",
         *SHARED,
         "test_load_run",
+        "test_own_models",
         "test_registry",
         "test_wrong_arguments",
     ],

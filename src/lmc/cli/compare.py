@@ -59,12 +59,8 @@ def command(
             asked = Asked(names, tree, target, seeds)
         else:
             named = tree.get("model", {}).get("name")  # a model of one's own, to have it imported
-            if (
-                tree not in ({}, {"model": {"name": named}})
-                or methods is not None
-                or out is not None
-                or seeds > 1
-            ):
+            is_changed = tree not in ({}, {"model": {"name": named}})
+            if is_changed or methods is not None or out is not None or seeds > 1:
                 rule = "only --target may be changed, and --model names a model of yours again"
                 raise ArgumentError(f"--resume: goes on as it was started; {rule}")
             asked = started_comparison(resume)

@@ -118,6 +118,8 @@ def read_tables(
         masks = _random_masks(y)
     x, feature_names = None, None
     if features_table is not None:
+        if labels_table is not None:
+            _say_labels_among_features(features_table, labels_table)
         told = _told_elsewhere(features_table, labels_table, splits_table)
         x, feature_names = _features(features_table, told)
     about: dict[str, Any] = {"id": ids.names, "class_names": class_names, "feature_names": feature_names}
@@ -193,14 +195,18 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
         warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
 
 
-def _told_elsewhere(features: Table, labels: Table | None, splits: Table | None) -> list[str]:
-    """The columns of a table of features that are labels, or a split, by the same file; warned of."""
-    told: list[str] = []
-    if labels is not None and not labels.file.samefile(features.file):
+def _say_labels_among_features(features: Table, labels: Table) -> None:
+    """Warn of features that are called like labels, where these are in another file."""
+    if not labels.file.samefile(features.file):
         for name in _named(features.names, LABEL):
             rule = "leave it out if it says what is to be predicted"
             warnings.warn(f"{features.file}: {name!r} is read as a feature; {rule}", stacklevel=3)
-    elif labels is not None:
+
+
+def _told_elsewhere(features: Table, labels: Table | None, splits: Table | None) -> list[str]:
+    """The columns of a table of features that are labels, or a split, by the same file; warned of."""
+    told: list[str] = []
+    if labels is not None and labels.file.samefile(features.file):
         told += _named(labels.names, LABEL)[:1]
         if not told:
             rule = f"one of its columns must be called {LABEL[0]}"

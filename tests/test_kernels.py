@@ -46,9 +46,13 @@ def test_loops_over_rows_equal_their_twins(rows, width, dtype, threads):
         for given_keys, p in ((None, 0.0), (keys, 0.5), (keys, 0.1)):
             found, expected = (k.activate(z, scale, shift, given_keys, p) for k in (fast, plain))
             assert close(found, expected, dtype)
-            for one, other in zip(*(k.activated_sums(d, expected, z, p) for k in (fast, plain)), strict=True):
+            for k in (fast, plain):
+                passed = torch.full(z.shape, True)
+                assert torch.equal(k.activate(z, scale, shift, given_keys, p, passed) > 0, passed)
+            passed = expected > 0
+            for one, other in zip(*(k.activated_sums(d, passed, z, p) for k in (fast, plain)), strict=True):
                 assert torch.allclose(one, other, rtol=1e-4 if wide == torch.float32 else 1e-11, atol=1e-4)
-            derivatives = [k.activated_vjp(d, expected, z, p, scale, shift, third) for k in (fast, plain)]
+            derivatives = [k.activated_vjp(d, passed, z, p, scale, shift, third) for k in (fast, plain)]
             assert close(*derivatives, dtype)
     finally:
         torch.set_num_threads(before)

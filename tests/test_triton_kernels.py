@@ -67,9 +67,11 @@ def test_loops_over_rows_equal_their_twins(rows, width, dtype):
     compare("sums", d, z, dtype=dtype)
     for given_keys, p in ((None, 0.0), (keys, 0.3)):
         compare("activate", z, scale, shift, given_keys, p, dtype=dtype)
-        activated = plain.activate(z, scale, shift, given_keys, p)
-        compare("activated_sums", d, activated, z, p, dtype=dtype)
-        compare("activated_vjp", d, activated, z, p, scale, shift, third, dtype=dtype)
+        passed = on_device(torch.full(z.shape, True))
+        found = on_gpu.activate(*map(on_device, (z, scale, shift, given_keys, p)), passed)
+        assert torch.equal(found > 0, passed)
+        compare("activated_sums", d, passed, z, p, dtype=dtype)
+        compare("activated_vjp", d, passed, z, p, scale, shift, third, dtype=dtype)
 
 
 def test_moments_do_not_cancel():
@@ -103,8 +105,8 @@ def test_of_nothing(rows, width):
     keys = hashed_random.bits(1, np.arange(rows))
     compare("sums", z, z, dtype=torch.float32)
     compare("activate", z, column, column, keys, 0.5, dtype=torch.float32)
-    compare("activated_sums", z, z, z, 0.5, dtype=torch.float32)
-    compare("activated_vjp", z, z, z, 0.5, column, column, column, dtype=torch.float32)
+    compare("activated_sums", z, z > 0, z, 0.5, dtype=torch.float32)
+    compare("activated_vjp", z, z > 0, z, 0.5, column, column, column, dtype=torch.float32)
     into = torch.ones(2, width, device=DEVICE)
     on_gpu.put_rows(torch.arange(0, device=DEVICE), z[:0], into)
     assert torch.equal(into, torch.ones_like(into))
@@ -223,7 +225,7 @@ from triton.compiler import ASTSource
 from lmc.kernels import on_gpu
 
 NAMES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.float64: "fp64"}
-NAMES |= {torch.int32: "i32", torch.int64: "i64"}
+NAMES |= {torch.bool: "i1", torch.int32: "i32", torch.int64: "i64"}
 
 def compile(kernel, programs, *arguments):
     types, constants = {}, {}
@@ -241,10 +243,10 @@ dtype = getattr(torch, sys.argv[1])
 z, column, rows = torch.ones(3, 2, dtype=dtype), torch.ones(2, dtype=dtype), torch.arange(3)
 on_gpu.moments(z)
 on_gpu.sums(z, z)
-on_gpu.activate(z, column, column, None, 0.0)
+on_gpu.activate(z, column, column, None, 0.0, z > 0)
 on_gpu.activate(z, column, column, numpy.ones(3, numpy.uint64), 0.5)
-on_gpu.activated_sums(z, z, z, 0.5)
-on_gpu.activated_vjp(z, z, z, 0.5, column, column, column)
+on_gpu.activated_sums(z, z > 0, z, 0.5)
+on_gpu.activated_vjp(z, z > 0, z, 0.5, column, column, column)
 on_gpu.put_rows(rows, z, z)
 on_gpu.spmm(rows.int(), rows.int(), torch.ones(3), z, z[:0])
 """

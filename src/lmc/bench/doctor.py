@@ -114,14 +114,14 @@ def _given(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     wide = plain.wide_type(z)
     scale, shift, third = torch.randn(3, 37, generator=drawn).to(wide)
     assert matrix.values is not None
-    activated, keys = z.relu(), hashed_random.bits(1, np.arange(500))
+    passed, keys = z > 0, hashed_random.bits(1, np.arange(500))
     return {
         "spmm": (matrix.indptr, matrix.indices, matrix.values.to(wide), z[:200], z[200:]),
         "moments": (z,),
         "sums": (g, z),
         "activate": (z, scale, shift, keys, 0.5),
-        "activated_sums": (g, activated, z, 0.5),
-        "activated_vjp": (g, activated, z, 0.5, scale, shift, third),
+        "activated_sums": (g, passed, z, 0.5),
+        "activated_vjp": (g, passed, z, 0.5, scale, shift, third),
     }
 
 

@@ -47,10 +47,10 @@ class ConvolutionPass(LayerPass):
         with torch.no_grad():  # as halo rows, which leave no trace in running statistics
             return self._received(within, own, others[:0], replace(self.rows, inside=False))[rows]
 
-    def returned_from_batch(self, v: Tensor) -> Tensor:
-        """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
+    def returned_from_batch(self) -> Tensor:
+        """(rows, width) of `returned`, the same."""
         assert self.message is not None
-        (at_own,) = self.update.vjp(v, self.update.inputs[0])
+        (at_own,) = self.update.vjp(self.v, self.update.inputs[0])
         return or_zero(at_own, self.message.value)[self.batch.telling.rows]
 
     def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
@@ -88,37 +88,37 @@ class ConvolutionPass(LayerPass):
         assert self.message is not None
         return self.message.value, self.sent_by_halo
 
-    def end_forward(self) -> None:
+    def end_forward(self, reads_message: bool) -> None:
         """Nothing to give back: messages are inputs of the calls."""
 
-    def backward(
-        self, v: Tensor, v_halo: Tensor, gradients: ParameterGradients, from_head: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`."""
-        at_own, at_initial = self.collect(v, gradients)
+    def come_back(self, gradients: ParameterGradients) -> Tensor | None:
+        """`returned`, and eq. (7) into `gradients`; the derivative at `initial`."""
+        at_own, at_initial = self.collect(gradients)
         from_halo = None
-        if on_host(v_halo.any()):
+        if on_host(self.v_halo.any()):
             by_halo = self._received_by_halo()
-            (from_halo,) = by_halo.vjp(v_halo, by_halo.inputs[1])
+            (from_halo,) = by_halo.vjp(self.v_halo, by_halo.inputs[1])
         assert self.message is not None
         self.returned = or_zero(add(at_own, from_halo), self.message.value)
-        return self.message_backward(gradients, self.returned, from_head), at_initial
+        return at_initial
 
-    def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
+    def before(self, gradients: ParameterGradients, from_head: Tensor | None = None) -> Tensor:
+        """(batch, width) eq. (11): V̄ˡ⁻¹, of what has come back."""
+        return self.message_backward(gradients, self.returned, from_head)
+
+    def collect(self, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
         """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
         own, _, initial = self.update.inputs
-        at_own, at_initial = gradients.vjp(self.update, v, self.layer.parameters(), own, initial)
+        at_own, at_initial = gradients.vjp(self.update, self.v, self.layer.parameters(), own, initial)
         return at_own, at_initial
 
-    def backward_halo(
-        self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
-    ) -> Tensor:
+    def backward_halo(self, from_head: Tensor | None = None, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
 
         def returned(rows: Tensor | None) -> Tensor:
-            (from_batch,) = self.update.vjp(v, self.update.inputs[1])
+            (from_batch,) = self.update.vjp(self.v, self.update.inputs[1])
             by_halo = self._received_by_halo()
-            (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[0])
+            (at_own,) = by_halo.vjp(self.v_halo, by_halo.inputs[0])
             return some_of(or_zero(add(from_batch, at_own), self.sent_by_halo), rows)
 
         return self.halo_message_backward(replaced(returned), from_head)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch import Tensor
 from lmc.data.batch import Batch
 from lmc.estimators.direct import Direct
 from lmc.estimators.halo import HaloPolicy
-from lmc.estimators.layer_pass import LayerPass, or_zero
+from lmc.estimators.layer_pass import LayerPass
 from lmc.estimators.step import Step, pass_of, trains_before_first
 from lmc.estimators.vjp import Computed, ParameterGradients, add
 from lmc.nn.model import LinearLayer
@@ -116,16 +115,12 @@ def exact_values(step: Step, backward: bool = True) -> ExactValues:
             break  # nobody asks for what is before the first layer
         at = sent_through(place)
         at.receive()
+        at.arrive(v, v[:0])
+        at_read, direct_here = at.come_back(values_only), direct.pop(place)
+        step.halo.keep_returned(place - 1, at.returned, at.returned_from_batch)
         if is_linear:
-            before, at_read = at.backward(v, v[:0], values_only, direct.pop(place))
             direct.add_read(at.layer, at_read, widths[: place - 1])
         else:
-            assert at.message is not None
-            at_own, _ = at.collect(v, values_only)
-            at.returned = or_zero(at_own, at.message.value)
-            at_messages[place] = add(at.returned, direct.pop(place))
-            before = at.message_backward(values_only, at_messages[place])
-        if place > 1 and at.returned is not None:
-            step.halo.keep_returned(place - 1, at.returned, partial(at.returned_from_batch, v))
-        v = before
+            at_messages[place] = add(at.returned, direct_here)
+        v = at.before(values_only, direct_here)
     return ExactValues(embeddings, auxiliaries, at_messages)

@@ -33,7 +33,8 @@ class LayerPass(ABC):
     """A layer at one step. The calls come in this order:
 
     forward: `send`, `receive`, perhaps `receive_halo`, `end_forward`;
-    backward: `backward`, or `collect` where nothing before the layer is trained; perhaps `backward_halo`.
+    backward: `arrive`; `come_back` and `before`, or `collect` where nothing before the layer is trained;
+    perhaps `backward_halo`.
 
     Args:
         layer: the layer.
@@ -52,8 +53,12 @@ class LayerPass(ABC):
     """(halo, width) its value; given back at the end of the forward pass, if nothing comes back to it."""
     received: Tensor
     """(batch, width) what batch rows make of their messages, before `update`."""
-    returned: Tensor | None = None
-    """(batch, width) what comes back to their messages; known after `backward`."""
+    v: Tensor
+    """(batch, width) V̄ˡ, that has arrived; given back by `before`, unless `backward_halo` may follow."""
+    v_halo: Tensor
+    """(halo, width) V̂ˡ, the same."""
+    returned: Tensor
+    """(batch, width) what comes back to their messages; known from `come_back` to `before`."""
 
     def __init__(
         self,
@@ -96,8 +101,8 @@ class LayerPass(ABC):
         """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
 
     @abstractmethod
-    def returned_from_batch(self, v: Tensor) -> Tensor:
-        """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
+    def returned_from_batch(self) -> Tensor:
+        """(rows, width) of `returned`, the same."""
 
     @abstractmethod
     def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
@@ -108,43 +113,50 @@ class LayerPass(ABC):
             replaced: what takes the place of what is received from them.
         """
 
-    def end_forward(self) -> None:
-        """Give back the memory of what nothing comes back to."""
-        if not self.keep_halo:
-            vars(self).pop("sent_by_halo", None)
-
-    @abstractmethod
-    def backward(
-        self, v: Tensor, v_halo: Tensor, gradients: ParameterGradients, from_head: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`.
+    def end_forward(self, reads_message: bool) -> None:
+        """Give back the memory of what nothing comes back to.
 
         Args:
-            v: (batch, width) V̄ˡ.
-            v_halo: (halo, width) V̂ˡ.
+            reads_message: whether the head or a later layer reads what batch rows send.
+        """
+        if self.keep_halo:
+            return
+        vars(self).pop("sent_by_halo", None)
+        if self.message is not None and not reads_message:
+            self.message.forget_value()
+
+    def arrive(self, v: Tensor, v_halo: Tensor) -> None:
+        """Take V̄ˡ (batch, width) and V̂ˡ (halo, width); who calls this may let go of them."""
+        self.v, self.v_halo = v, v_halo
+
+    @abstractmethod
+    def come_back(self, gradients: ParameterGradients) -> Tensor | None:
+        """`returned`, the sums of eq. (11), and eq. (7) into `gradients`; the derivative at `initial`."""
+
+    @abstractmethod
+    def before(self, gradients: ParameterGradients, from_head: Tensor | None = None) -> Tensor:
+        """(batch, width) eq. (11): V̄ˡ⁻¹, of what has come back.
+
+        Args:
             gradients: where the parameters' derivatives are added up.
             from_head: (batch, width) what reaches the messages directly, where the head or a later layer
                 reads them.
         """
 
     @abstractmethod
-    def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
+    def collect(self, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
         """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
 
     @abstractmethod
-    def backward_halo(
-        self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
-    ) -> Tensor:
+    def backward_halo(self, from_head: Tensor | None = None, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach.
 
         Args:
-            v: (batch, width) V̄ˡ.
-            v_halo: (halo, width) V̂ˡ.
-            from_head: as for `backward`.
+            from_head: as for `before`.
             replaced: what takes the place of what comes back from neighbours.
         """
 
-    def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
+    def read_by_halo_backward(self) -> Tensor | None:
         """(halo, any width) the derivative at `initial_halo`; here nothing, since nothing reads it."""
         return None
 
@@ -180,6 +192,8 @@ class LinearPass(LayerPass):
 
     layer: LinearLayer
     halo_update: Computed | None = None
+    at_own: Tensor | None
+    """(batch, width) what reaches messages by what each node reads of its own; as `returned`."""
 
     def __init__(
         self,
@@ -212,9 +226,9 @@ class LinearPass(LayerPass):
         """(rows, width) of `received`, what the rows `batch.telling` get from the batch alone."""
         return self._aggregated(self.batch.telling_block(self.layer.aggregation))
 
-    def returned_from_batch(self, v: Tensor) -> Tensor:
-        """(rows, width) of `returned`, the same; v (batch, width) is V̄ˡ."""
-        return self.batch.transposed_telling_block(self.layer.aggregation).times(v, v[:0])
+    def returned_from_batch(self) -> Tensor:
+        """(rows, width) of `returned`, the same."""
+        return self.batch.transposed_telling_block(self.layer.aggregation).times(self.v, self.v[:0])
 
     def receive_halo(self, neighbours: Neighbours, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (10): H̃ˡ, incomplete; from the batch alone, not even from the node itself.
@@ -256,53 +270,55 @@ class LinearPass(LayerPass):
         assert self.message is not None
         return block.times(self.message.value, self.sent_by_halo)
 
-    def backward(
-        self, v: Tensor, v_halo: Tensor, gradients: ParameterGradients, from_head: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """(batch, width) eq. (11): V̄ˡ⁻¹, and the derivative at `initial`; eq. (7) into `gradients`.
+    def come_back(self, gradients: ParameterGradients) -> Tensor | None:
+        """`returned`, the sums of eq. (11), and eq. (7) into `gradients`; the derivative at `initial`.
 
         `update` is affine in what is received, with one matrix for all rows: the derivatives of batch and
         halo are added up first, and go through it as batch rows.
         """
-        at_own, at_initial = self.collect(v, gradients)
-        self.returned = self.batch.transposed_block(self.layer.aggregation).times(v, v_halo)
+        self.at_own, at_initial = self.collect(gradients)
+        self.returned = self.batch.transposed_block(self.layer.aggregation).times(self.v, self.v_halo)
         if self.outside is not None:
-            self.returned = self.outside.add_transposed_to(self.returned, v)
-        at_message = self._through_update(self.update, self.returned)
-        del self.update, self.received  # their memory: the derivative of the message comes next
+            self.returned = self.outside.add_transposed_to(self.returned, self.v)
+        return at_initial
+
+    def before(self, gradients: ParameterGradients, from_head: Tensor | None = None) -> Tensor:
+        """(batch, width) eq. (11): V̄ˡ⁻¹, of what has come back. Memory goes back as early as can be."""
+        if not self.keep_halo:
+            del self.v, self.v_halo
+        at_message, at_own = self._through_update(self.update, self.returned), self.at_own
+        del self.update, self.received, self.returned, self.at_own
         before = self.message_backward(gradients, at_message, at_own, from_head)
         if not self.keep_halo or self.halo_update is not None:
-            self.message = None  # the same; nothing is made of it any more
-        return before, at_initial
+            self.message = None  # nothing is made of it any more
+        return before
 
     def _through_update(self, update: Computed, arriving: Tensor) -> Tensor:
         """(rows, width) the derivative at the messages of the rows of an update."""
         return self.layer.returned(arriving, lambda v: update.vjp(v, update.inputs[0])[0])
 
-    def collect(self, v: Tensor, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
+    def collect(self, gradients: ParameterGradients) -> tuple[Tensor | None, Tensor | None]:
         """Eq. (7): what batch rows, and only they, give to parameters, to their messages and to `initial`."""
         _, own, initial = self.update.inputs
-        at_own, at_initial = gradients.vjp(self.update, v, self.layer.parameters(), own, initial)
+        at_own, at_initial = gradients.vjp(self.update, self.v, self.layer.parameters(), own, initial)
         return at_own, at_initial
 
-    def backward_halo(
-        self, v: Tensor, v_halo: Tensor, from_head: Tensor | None = None, replaced: Replaced = computed
-    ) -> Tensor:
+    def backward_halo(self, from_head: Tensor | None = None, replaced: Replaced = computed) -> Tensor:
         """(halo, width) eq. (13): Ṽˡ⁻¹, incomplete, from the neighbours in reach."""
 
         def arriving(rows: Tensor | None) -> Tensor:
             block = self.batch.transposed_halo_block(self.layer.aggregation)
-            return _rows_of(block, rows).times(v, v_halo)
+            return _rows_of(block, rows).times(self.v, self.v_halo)
 
         by_halo = self._updated_halo()
         at_message = self._through_update(by_halo, replaced(arriving))
-        (at_own,) = by_halo.vjp(v_halo, by_halo.inputs[1])
+        (at_own,) = by_halo.vjp(self.v_halo, by_halo.inputs[1])
         return self.halo_message_backward(at_message, at_own, from_head)
 
-    def read_by_halo_backward(self, v_halo: Tensor) -> Tensor | None:
+    def read_by_halo_backward(self) -> Tensor | None:
         """(halo, any width) the derivative at `initial_halo`."""
         by_halo = self._updated_halo()
-        (at_read,) = by_halo.vjp(v_halo, by_halo.inputs[2])
+        (at_read,) = by_halo.vjp(self.v_halo, by_halo.inputs[2])
         return at_read
 
 

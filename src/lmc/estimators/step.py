@@ -128,15 +128,17 @@ class Step:
             is_exact = exact_first and place == 1
             if not is_exact:
                 halo.keep_received(place, at.received, at.received_from_batch)
-            if place < depth or halo.reads_losses:  # line 8: eqs. (10) and (9)
-                incomplete = None
-                if is_exact:
-                    incomplete = at.receive_halo("graph")
-                elif halo.incomplete_from is not None:
-                    incomplete = at.receive_halo(halo.incomplete_from, partial(halo.received, place))
+            reads_halo_next = place < depth or halo.reads_losses
+            incomplete = None
+            if reads_halo_next and is_exact:  # line 8: eqs. (10) and (9)
+                incomplete = at.receive_halo("graph")
+            elif reads_halo_next and halo.incomplete_from is not None:
+                incomplete = at.receive_halo(halo.incomplete_from, partial(halo.received, place))
+            at.end_forward(reads_message=again or place in model.jumped_to)
+            if reads_halo_next:
                 z_halo = self.placement.put(halo.embeddings(place, z, incomplete))
+            del incomplete
             halo.keep_embeddings(place, z, z_halo)
-            at.end_forward()
             passes.append(at)
         assert z is not None
         return Forward(encoded, initial, passes, z, z_halo)
@@ -165,32 +167,32 @@ class Step:
 
         for place in range(len(passes) - 1, 0, -1):  # line 11
             at = passes.pop()
-            # line 12: eqs. (11) and (7)
-            before, at_read = self._through(at, place + 1, v, v_halo, gradients, direct.pop(place + 1))
+            at.arrive(v, v_halo)
+            del v, v_halo  # the layer lets go of them when it can
+            before, at_read = self._through(at, place + 1, gradients, direct.pop(place + 1))  # line 12
             if at.layer.reads:
                 widths = [before_it.width for before_it in passes]
                 direct.add_read(at.layer, at_read, widths)
                 if halo.revisits:
-                    direct_halo.add_read(at.layer, at.read_by_halo_backward(v_halo), widths)
+                    direct_halo.add_read(at.layer, at.read_by_halo_backward(), widths)
             else:
                 at_initial = add(at_initial, at_read)
-            if at.returned is not None:
-                halo.keep_returned(place, at.returned, partial(at.returned_from_batch, v))
             replaced = partial(halo.returned, place)
-            incomplete = partial(at.backward_halo, v, v_halo, direct_halo.pop(place + 1), replaced)
-            before = add(before, halo.back_to_batch(place, incomplete))
-            halo.keep_auxiliaries(place, before)
+            incomplete = partial(at.backward_halo, direct_halo.pop(place + 1), replaced)
+            v = add(before, halo.back_to_batch(place, incomplete))
+            halo.keep_auxiliaries(place, v)
             # The halo is read in the first layer only where something before that is trained.
             is_read = place > 1 or before_first_is_trained
-            v_halo = self._auxiliaries(place, before, incomplete) if is_read else before[:0]  # line 13
-            v = before
-            del incomplete  # and with it what the layer has kept
+            v_halo = self._auxiliaries(place, v, incomplete) if is_read else v[:0]  # line 13
+            del at, before, incomplete  # and with them what the layer has kept
 
         first = passes.pop()
+        first.arrive(v, v_halo)
         if not before_first_is_trained:
-            first.collect(v, gradients)  # line 15: eq. (7)
+            first.collect(gradients)  # line 15: eq. (7)
             return loss
-        at_encoded, at_read = self._through(first, 1, v, v_halo, gradients, direct.pop(1))
+        del v, v_halo
+        at_encoded, at_read = self._through(first, 1, gradients, direct.pop(1))
         at_initial = add(at_initial, at_read)
         assert forward.encoded is not None
         if forward.initial is not None and at_initial is not None:
@@ -199,20 +201,16 @@ class Step:
         return loss
 
     def _through(
-        self,
-        at: LayerPass,
-        layer: int,
-        v: Tensor,
-        v_halo: Tensor,
-        gradients: ParameterGradients,
-        direct: Tensor | None,
+        self, at: LayerPass, layer: int, gradients: ParameterGradients, direct: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """(batch, width) V̄ˡ⁻¹, eq. (11), and the derivative at what it reads; eq. (7) into `gradients`."""
         known = self.halo.derivative_at_messages(layer)
-        if known is None:
-            return at.backward(v, v_halo, gradients, direct)
-        _, at_initial = at.collect(v, gradients)
-        return at.message_backward(gradients, known), at_initial
+        if known is not None:
+            _, at_initial = at.collect(gradients)
+            return at.message_backward(gradients, known), at_initial
+        at_initial = at.come_back(gradients)
+        self.halo.keep_returned(layer - 1, at.returned, at.returned_from_batch)
+        return at.before(gradients, direct), at_initial
 
     def _auxiliaries(self, layer: int, v: Tensor, incomplete: Callable[[], Tensor]) -> Tensor:
         """(halo, width) V̂ˡ: eqs. (12) and (13)."""

@@ -18,7 +18,7 @@ class Computed:
     parameter.
 
     Attributes:
-        value: what the function gives, without a graph.
+        value: what the function gives, without a graph; `forget_value` gives back its memory.
         inputs: what it was given, to be asked for in `vjp`.
 
     >>> square = Computed(lambda x: x**2, torch.tensor([3.0]))
@@ -28,32 +28,40 @@ class Computed:
 
     def __init__(self, function: Callable[..., Tensor], *inputs: Tensor) -> None:
         self.inputs = [x.detach().requires_grad_() for x in inputs]
+        self._derivative: list[Tensor] = []
         with torch.enable_grad():
-            self._output = function(*self.inputs)
-        self.value = self._output.detach()
+            output = function(*self.inputs)
+            self._end: Tensor = _End.apply(output, self._derivative)  # type: ignore[no-untyped-call]
+        self.value = output.detach()
 
     def vjp(self, derivative: Tensor, *wanted: Tensor) -> list[Tensor]:
         """The derivative at the output, carried back to each of `wanted`; None where nothing arrives."""
-        with torch.enable_grad():
-            product = _Product.apply(self._output, derivative)  # type: ignore[no-untyped-call]
-        return list(torch.autograd.grad(product, wanted, retain_graph=True, allow_unused=True))
+        self._derivative.append(derivative)
+        try:
+            return list(torch.autograd.grad(self._end, wanted, retain_graph=True, allow_unused=True))
+        finally:
+            self._derivative.clear()
+
+    def forget_value(self) -> None:
+        """Keep the shape and type of the value alone; what is read of it from now on is no number."""
+        self.value = self.value.new_full((), torch.nan).expand(self.value.shape)
 
 
-class _Product(Function):
-    """The inner product with a derivative, without its value: what comes back is the derivative.
+class _End(Function):
+    """Where derivatives come from: whatever the list has goes back to the output, which is not held.
 
     Given a derivative, `torch.autograd.grad` would load sympy to compare shapes, half a second and 40 MB.
     """
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, derivative: Tensor) -> Tensor:
-        ctx.save_for_backward(derivative)
+    def forward(ctx: Any, output: Tensor, derivative: list[Tensor]) -> Tensor:
+        ctx.derivative = derivative
         return output.new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, one: Tensor) -> tuple[Tensor, None]:
-        return ctx.saved_tensors[0], None
+        return ctx.derivative[0], None
 
 
 class ParameterGradients:

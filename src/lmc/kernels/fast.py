@@ -36,6 +36,7 @@ WIDE, AHEAD = (
 )  # columns from which on rows do not come by themselves; entries that they are asked for ahead
 
 _NO_KEYS = np.empty(0, dtype=np.uint64)
+_UNTOLD = np.empty((0, 0), dtype=np.bool_)
 
 
 @loop
@@ -165,7 +166,16 @@ def _word(low: Any, high: Any, c: Any) -> Any:
 
 @loop
 def _activate(
-    start: Any, stop: Any, z: Any, scale: Any, shift: Any, keys: Any, threshold: Any, gain: Any, out: Any
+    start: Any,
+    stop: Any,
+    z: Any,
+    scale: Any,
+    shift: Any,
+    keys: Any,
+    threshold: Any,
+    gain: Any,
+    passed: Any,
+    out: Any,
 ) -> None:
     width, zero = z.shape[1], gain * 0  # of the type that is computed in: a 0 would make it a wider one
     half = (width + 1) // 2
@@ -187,34 +197,52 @@ def _activate(
             for c in range(width - half):
                 y = max(value_of(z_2[c]) * scale_2[c] + shift_2[c], zero)
                 out_2[c] = stored(y * gain if drawn[c] >> np.uint32(16) >= threshold else zero, out)
+        if len(passed) > 0:
+            passed_i, out_i = passed[i], out[i]
+            for c in range(width):
+                passed_i[c] = value_of(out_i[c]) > 0
 
 
-def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
-    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
+def activate(
+    z: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    keys: NDArray[np.uint64] | None,
+    p: float,
+    passed: Tensor | None = None,
+) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys.
+
+    passed: (rows, width) bool, is told what got through.
+    """
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
     dropout = (_NO_KEYS if keys is None else keys, np.uint32(plain.threshold(p)), _gain(z, p))
-    parallel.over(len(z), z.numel(), _activate, *_arrays(z, scale, shift), *dropout, *_arrays(out))
+    told = _UNTOLD if passed is None else words(passed)
+    parallel.over(len(z), z.numel(), _activate, *_arrays(z, scale, shift), *dropout, told, *_arrays(out))
     return out
 
 
 @loop
 def _activated_sums(
-    start: Any, stop: Any, derivative: Any, activated: Any, z: Any, gain: Any, sums: Any
+    start: Any, stop: Any, derivative: Any, passed: Any, z: Any, gain: Any, sums: Any
 ) -> None:
     (rows, width), zero = z.shape, gain * 0
     for b in range(start, stop):
         for i in range(b * BLOCK, min(rows, (b + 1) * BLOCK)):
             for c in range(width):
-                g = value_of(derivative[i, c]) * gain if value_of(activated[i, c]) > 0 else zero
+                g = value_of(derivative[i, c]) * gain if passed[i, c] else zero
                 sums[b, 0, c] += g
                 sums[b, 1, c] += g * value_of(z[i, c])
 
 
-def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
+def activated_sums(derivative: Tensor, passed: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout.
+
+    passed: (rows, width) bool, what relu and dropout let through.
+    """
     rows, width = z.shape
     sums = np.zeros((-(-rows // BLOCK), 2, width))
-    arrays = _arrays(derivative, activated, z)
+    arrays = _arrays(derivative, passed, z)
     parallel.over(len(sums), z.numel(), _activated_sums, *arrays, _gain(z, p), sums)
     total = torch.from_numpy(sums.sum(0)).to(plain.wide_type(z))
     return total[0], total[1]
@@ -225,7 +253,7 @@ def _activated_vjp(
     start: Any,
     stop: Any,
     derivative: Any,
-    activated: Any,
+    passed: Any,
     z: Any,
     gain: Any,
     of_g: Any,
@@ -235,18 +263,18 @@ def _activated_vjp(
 ) -> None:
     width, zero = z.shape[1], gain * 0
     for i in range(start, stop):
-        derivative_i, activated_i, z_i, out_i = derivative[i], activated[i], z[i], out[i]
+        derivative_i, passed_i, z_i, out_i = derivative[i], passed[i], z[i], out[i]
         for c in range(width):
-            g = value_of(derivative_i[c]) * gain if value_of(activated_i[c]) > 0 else zero
+            g = value_of(derivative_i[c]) * gain if passed_i[c] else zero
             out_i[c] = stored(of_g[c] * g + of_z[c] * value_of(z_i[c]) + of_1[c], out)
 
 
 def activated_vjp(
-    derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
+    derivative: Tensor, passed: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
     """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
-    rows, columns = _arrays(derivative, activated, z), _arrays(of_g, of_z, of_1, out)
+    rows, columns = _arrays(derivative, passed, z), _arrays(of_g, of_z, of_1, out)
     parallel.over(len(z), z.numel(), _activated_vjp, *rows, _gain(z, p), *columns)
     return out
 

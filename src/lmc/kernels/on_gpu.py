@@ -169,6 +169,7 @@ def _activate(
     shift: tl.tensor,
     keys: tl.tensor,
     threshold: tl.tensor,
+    passed: tl.tensor,
     rows: tl.tensor,
     width: tl.tensor,
 ) -> None:
@@ -183,17 +184,29 @@ def _activate(
         word = _word(key.to(tl.uint32), (key >> 32).to(tl.uint32), c.to(tl.uint32))
         y = tl.where(tl.where(column < half, word & 0xFFFF, word >> 16) >= threshold, y, 0.0)
     tl.store(out + row * width + column, y, there)
+    if passed is not None:
+        tl.store(passed + row * width + column, y > 0, there)
 
 
-def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
-    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
+def activate(
+    z: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    keys: NDArray[np.uint64] | None,
+    p: float,
+    passed: Tensor | None = None,
+) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys.
+
+    passed: (rows, width) bool, is told what got through.
+    """
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
     words, gain = None, 1.0
     if keys is not None:
         words, gain = torch.from_numpy(keys.view(np.int64)).to(z.device, non_blocking=True), plain.gain(p)
     # The gain is not negative: it may be multiplied by before relu, where columns have a factor anyway.
     columns = (gain * each.to(plain.wide_type(z)) for each in (scale, shift))
-    arguments = (*_contiguous(z, *columns), words, int(plain.threshold(p)), *z.shape)
+    arguments = (*_contiguous(z, *columns), words, int(plain.threshold(p)), passed, *z.shape)
     _launch(_activate, _tiles(*z.shape), out, *arguments)
     return out
 
@@ -203,20 +216,23 @@ def _activated_sums(
     found: tl.tensor,
     z: tl.tensor,
     derivative: tl.tensor,
-    activated: tl.tensor,
+    passed: tl.tensor,
     rows: tl.tensor,
     width: tl.tensor,
 ) -> None:
     row, column, there = _tile(rows, width)
-    passed = there & (tl.load(activated + row * width + column, there, 0.0) > 0)
-    g = tl.load(derivative + row * width + column, passed, 0.0).to(found.dtype.element_ty)
+    through = there & (tl.load(passed + row * width + column, there, 0) != 0)
+    g = tl.load(derivative + row * width + column, through, 0.0).to(found.dtype.element_ty)
     g_z = g * tl.load(z + row * width + column, there, 0.0)
     _put_sums(found, tl.sum(g, 0, keep_dims=True), tl.sum(g_z, 0, keep_dims=True), column, width)
 
 
-def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
-    g, g_z = _sums_of_tiles(_activated_sums, z, derivative, activated)
+def activated_sums(derivative: Tensor, passed: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout.
+
+    passed: (rows, width) bool, what relu and dropout let through.
+    """
+    g, g_z = _sums_of_tiles(_activated_sums, z, derivative, passed)
     wide = plain.wide_type(z)
     return (plain.gain(p) * g.sum(0)).to(wide), (plain.gain(p) * g_z.sum(0)).to(wide)
 
@@ -225,7 +241,7 @@ def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -
 def _activated_vjp(
     out: tl.tensor,
     derivative: tl.tensor,
-    activated: tl.tensor,
+    passed: tl.tensor,
     z: tl.tensor,
     of_g: tl.tensor,
     of_z: tl.tensor,
@@ -234,8 +250,8 @@ def _activated_vjp(
     width: tl.tensor,
 ) -> None:
     row, column, there = _tile(rows, width)
-    passed = there & (tl.load(activated + row * width + column, there, 0.0) > 0)
-    g = tl.load(derivative + row * width + column, passed, 0.0)
+    through = there & (tl.load(passed + row * width + column, there, 0) != 0)
+    g = tl.load(derivative + row * width + column, through, 0.0)
     x = tl.load(z + row * width + column, there, 0.0)
     in_g, in_z = tl.load(of_g + column, column < width, 0.0), tl.load(of_z + column, column < width, 0.0)
     y = in_g * g + in_z * x + tl.load(of_1 + column, column < width, 0.0)
@@ -243,13 +259,13 @@ def _activated_vjp(
 
 
 def activated_vjp(
-    derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
+    derivative: Tensor, passed: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
     """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
     wide = plain.wide_type(z)
     columns = (plain.gain(p) * of_g.to(wide), of_z.to(wide), of_1.to(wide))
-    arguments = _contiguous(derivative, activated, z, *columns)
+    arguments = _contiguous(derivative, passed, z, *columns)
     _launch(_activated_vjp, _tiles(*z.shape), out, *arguments, *z.shape)
     return out
 

@@ -65,12 +65,25 @@ def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     return g.sum(0).to(wide_type(z)), (g * z).sum(0).to(wide_type(z))
 
 
-def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: NDArray[np.uint64] | None, p: float) -> Tensor:
-    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
+def activate(
+    z: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    keys: NDArray[np.uint64] | None,
+    p: float,
+    passed: Tensor | None = None,
+) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys.
+
+    passed: (rows, width) bool, is told what got through.
+    """
     activated = (z * scale + shift).relu()
     if keys is not None:
         activated = activated * kept(keys, z.shape[1], p, z.device) * gain(p)
-    return activated.to(z.dtype)
+    activated = activated.to(z.dtype)
+    if passed is not None:
+        torch.gt(activated, 0, out=passed)
+    return activated
 
 
 def kept(keys: NDArray[np.uint64], width: int, p: float, device: torch.device = HOST) -> Tensor:
@@ -107,16 +120,19 @@ def gain(p: float) -> float:
     return 2**16 / (2**16 - int(threshold(p)))
 
 
-def activated_sums(derivative: Tensor, activated: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
-    return sums(derivative.to(wide_type(z)) * (activated > 0) * gain(p), z)
+def activated_sums(derivative: Tensor, passed: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout.
+
+    passed: (rows, width) bool, what relu and dropout let through.
+    """
+    return sums(derivative.to(wide_type(z)) * passed * gain(p), z)
 
 
 def activated_vjp(
-    derivative: Tensor, activated: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
+    derivative: Tensor, passed: Tensor, z: Tensor, p: float, of_g: Tensor, of_z: Tensor, of_1: Tensor
 ) -> Tensor:
     """(rows, width) the derivative at z: of_g g + of_z z + of_1, column by column."""
-    g = derivative.to(wide_type(z)) * (activated > 0) * gain(p)
+    g = derivative.to(wide_type(z)) * passed * gain(p)
     return (of_g * g + of_z * z + of_1).to(z.dtype)
 
 

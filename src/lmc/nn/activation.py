@@ -50,11 +50,11 @@ class Activation(NodeWise):
             if isinstance(self.norm, nn.LayerNorm):  # the rest of it, scale and shift, is what is fused
                 z = layer_norm(z, self.norm.normalized_shape, eps=self.norm.eps)
                 weight, bias = self.norm.weight, self.norm.bias
-            return _activate(z, weight, bias, zero, one, keys, p, False)
+            return _activated(z, weight, bias, zero, one, keys, p, False)
         own = self.norm.training and rows.inside and len(z) > 1
         mean, variance = self._statistics(z.detach(), own)
         inverse_deviation = (variance + self.norm.eps).rsqrt()
-        return _activate(z, self.norm.weight, self.norm.bias, mean, inverse_deviation, keys, p, own)
+        return _activated(z, self.norm.weight, self.norm.bias, mean, inverse_deviation, keys, p, own)
 
     def _statistics(self, z: Tensor, own: bool) -> tuple[Tensor, Tensor]:
         norm = self.norm
@@ -72,6 +72,7 @@ class _Activate(torch.autograd.Function):
     """dropout(relu((z - mean) * inverse_deviation * weight + bias)), column by column.
 
     `own`: whether mean and inverse_deviation are those of z itself, and so have a derivative.
+    `passed`: (rows, width) bool, room for what the way back has to know; None where there is none.
     """
 
     @staticmethod
@@ -85,29 +86,37 @@ class _Activate(torch.autograd.Function):
         keys: NDArray[np.uint64] | None,
         p: float,
         own: bool,
+        passed: Tensor | None,
     ) -> Tensor:
         scale = weight * inverse_deviation
-        activated: Tensor = kernels.kernels_for(z).activate(z, scale, bias - mean * scale, keys, p)
-        ctx.save_for_backward(z, activated, weight, mean, inverse_deviation)
+        activated: Tensor = kernels.kernels_for(z).activate(z, scale, bias - mean * scale, keys, p, passed)
+        # Not what was activated: it is large, and who goes on with it may be done with it before that.
+        ctx.save_for_backward(z, passed, weight, mean, inverse_deviation)
         ctx.p, ctx.own = p, own
         return activated
 
     @staticmethod
     def backward(ctx: Any, derivative: Tensor) -> tuple[Tensor | None, ...]:
-        z, activated, weight, mean, inverse_deviation = ctx.saved_tensors
+        z, passed, weight, mean, inverse_deviation = ctx.saved_tensors
         loops, (to_z, to_weight, to_bias) = kernels.kernels_for(z), ctx.needs_input_grad[:3]
         of_weight = of_bias = of_z = None
         of_g = weight * inverse_deviation
         linear = constant = torch.zeros_like(of_g)
         if ctx.own or to_weight or to_bias:
-            of_bias, with_z = loops.activated_sums(derivative, activated, z, ctx.p)
+            of_bias, with_z = loops.activated_sums(derivative, passed, z, ctx.p)
             of_weight = inverse_deviation * (with_z - mean * of_bias)
             if ctx.own:
                 linear = -of_g * inverse_deviation * of_weight / len(z)
                 constant = -of_g * of_bias / len(z) - linear * mean
         if to_z:
-            of_z = loops.activated_vjp(derivative, activated, z, ctx.p, of_g, linear, constant)
-        return of_z, of_weight, of_bias, None, None, None, None, None
+            of_z = loops.activated_vjp(derivative, passed, z, ctx.p, of_g, linear, constant)
+        return of_z, of_weight, of_bias, None, None, None, None, None, None
 
 
 _activate: Callable[..., Tensor] = _Activate.apply
+
+
+def _activated(z: Tensor, *given: Any) -> Tensor:
+    """`_Activate`, which remembers only where there may be a way back."""
+    passed = torch.empty(z.shape, dtype=torch.bool, device=z.device) if torch.is_grad_enabled() else None
+    return _activate(z, *given, passed)

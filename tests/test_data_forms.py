@@ -1,5 +1,7 @@
 """Data as people have it: layouts, splits; and what is said of data that makes no sense."""
 
+import warnings
+
 import networkx
 import numpy as np
 import pytest
@@ -171,6 +173,58 @@ def test_classes_of_the_wrong_type_are_named(y):
         assert lmc.Graph(EDGES, torch.eye(4), y).task == "regression"
     assert lmc.Graph(EDGES, torch.eye(4), y, task="regression").task == "regression"
     assert lmc.Graph(EDGES, torch.eye(4), y, task="multiclass").task == "multiclass"
+
+
+RING = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
+
+
+def test_classes_written_as_ones_among_zeros_are_named():
+    classes = torch.arange(20) % 3
+    rows = torch.nn.functional.one_hot(classes)
+    with pytest.warns(UserWarning, match=r"y: has a single 1 in every row.*y.argmax\(1\) makes them classes"):
+        assert lmc.Graph(RING, torch.eye(20), rows).task == "multilabel"
+    assert lmc.Graph(RING, torch.eye(20), rows, task="multilabel").task == "multilabel"
+    rows[3] = 1
+    assert lmc.Graph(RING, torch.eye(20), rows).task == "multilabel"
+
+
+def test_classes_that_are_counted_from_one_are_named():
+    y = torch.arange(20) % 3 + 1
+    line = "y: no node has class 0.*; y - 1 leaves it out, num_classes=4 keeps it"
+    with pytest.warns(UserWarning, match=line):
+        assert lmc.Graph(RING, torch.eye(20), y).num_classes == 4
+    assert lmc.Graph(RING, torch.eye(20), y, num_classes=4).num_classes == 4
+    y[0] = 0
+    assert lmc.Graph(RING, torch.eye(20), y).num_classes == 4
+
+
+@pytest.mark.parametrize(("scale", "shift", "says"), [(1, 100, True), (30, 0, True), (1, 1, False)])
+def test_targets_far_from_what_a_model_begins_with_are_named(scale, shift, says):
+    graph = lmc.synthetic(nodes=200)
+    y = scale * graph.x[:, 0] / graph.x[:, 0].std() + shift
+    model = lmc.GCN(graph.num_features, 4, 1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lmc.fit(graph.replace(y=y, task="regression"), model, lmc.LMC(), parts=4, epochs=1)
+    told = [each for each in caught if "targets have mean" in str(each.message)]
+    assert len(told) == says
+    assert all("(y - mean) / deviation is learned faster" in str(each.message) for each in told)
+
+
+def test_masks_of_pyg_may_have_the_names_that_parts_of_a_split_have():
+    data = lmc.synthetic(nodes=100).to_pyg()
+    wanted = data.val_mask
+    data.valid_mask = data.val_mask
+    del data.val_mask
+    assert torch.equal(lmc.Graph.from_pyg(data).val_mask, wanted)
+
+
+@pytest.mark.parametrize("name", ["weight", "edge_weights"])
+def test_weights_of_pyg_under_another_name_are_named(name):
+    data = lmc.synthetic(nodes=100).to_pyg()
+    data[name] = torch.rand(data.num_edges)
+    with pytest.warns(UserWarning, match=f"{name} is not read; weights of edges are edge_weight"):
+        assert lmc.Graph.from_pyg(data).edge_weight is None
 
 
 @pytest.mark.parametrize(

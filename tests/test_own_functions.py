@@ -40,7 +40,10 @@ def raising(prediction, y):
     [
         (raising, r"loss=raising: raised KeyError: 'hm' \(.*test_own_functions.py:\d+, in raising\)"),
         (lambda prediction, y: None, "loss=<lambda>: gives None; must be one number per row, in a tensor"),
-        (lambda prediction, y: prediction, r"loss=<lambda>: gives shape \(\d+, \d+\) for predictions \(\d"),
+        (
+            lambda prediction, y: prediction,
+            r"gives shape \(\d+, \d+\) for predictions \(\d.*as of lambda p, y: loss\(p, y\).mean\(1\)",
+        ),
         (lambda prediction, y: prediction.detach().sum(1), "loss=<lambda>: what it gives has no derivative"),
     ],
 )
@@ -100,7 +103,8 @@ def test_what_sets_each_prediction_against_all_labels_is_named(measured):
     with pytest.raises(lmc.ArgumentError, match=rf"metrics\['own'\]: {shapes}"):
         lmc.fit(measured, gcn(measured), lmc.LMC(), 6, 2, epochs=1, metrics=wrong)
     all_rows = (
-        r"gives shape \((\d+), \1\) for predictions \(\1, 1\) and labels \(\1,\); must be one number per row"
+        r"gives shape \((\d+), \1\) for predictions \(\1, 1\) and labels \(\1,\); "
+        r"must be one number per row, as of lambda p, y: loss\(p\[:, 0\], y\)"
     )
     with pytest.raises(lmc.ArgumentError, match=all_rows):
         lmc.fit(measured, gcn(measured), lmc.LMC(), 6, 2, epochs=1, loss=lambda p, y: (p - y).abs())

@@ -118,10 +118,6 @@ def one_of(name: str, value: Any, allowed: Any) -> str:
     raise ArgumentError(f"{name}={shown(value)}: must be one of {', '.join(names)}{hint}")
 
 
-_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
 def byte_count(name: str, value: Any) -> int:
     """Bytes: a whole number of them, or a text with a unit.
 
@@ -133,10 +129,10 @@ def byte_count(name: str, value: Any) -> int:
     """
     if not isinstance(value, str):
         return whole_number(name, value, 0)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)?\s*", value, re.IGNORECASE)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", value.strip().lower())
     if found is None:
         raise ArgumentError(f"{name}={shown(value)}: must be bytes, such as '256MB' or '2GB'")
-    return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** " kmgt".index(found[2] or " "))
 
 
 def counted(number: int, noun: str) -> str:

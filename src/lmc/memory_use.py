@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from pathlib import Path
 
 import psutil
 
-from lmc import checks, control_group
-from lmc.errors import ArgumentError
+from lmc import control_group
 from lmc.malloc import trim_free_memory
 
 
@@ -67,19 +65,6 @@ def free() -> int | None:
     """
     known = [left for left in (_system(), _container(), _address_space()) if left is not None]
     return max(0, min(known)) if known else None
-
-
-def in_bytes(name: str, amount: int | str) -> int:
-    """Bytes of an amount of memory, such as 2000000000 or "2GB"; otherwise raises ArgumentError.
-
-    >>> in_bytes("memory", "2GB"), in_bytes("memory", "1.5 MiB")
-    (2000000000, 1572864)
-    """
-    written = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?", str(amount).strip().lower())
-    if written is None:
-        raise ArgumentError(f'{name}={checks.shown(amount)}: must be bytes, such as "2GB" or 2000000000')
-    unit = (1024 if written[3] else 1000) ** " kmgt".index(written[2] or " ")
-    return int(float(written[1]) * unit)
 
 
 def most() -> int | None:

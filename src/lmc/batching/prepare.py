@@ -94,7 +94,7 @@ def prepare(
         parts = choose_batches(graph.num_nodes).in_shards(graph.num_nodes, shards).parts
     check_shards(shards, parts)
     if partition == "auto" and memory is not None:
-        partition = fitting_method(graph, memory_use.in_bytes("memory", memory))
+        partition = fitting_method(graph, checks.byte_count("memory", memory))
     told("clusters", 0, 1)
     clusters = cut(graph, parts, partition, seed)
     if shards > 1:
@@ -111,7 +111,7 @@ def prepare(
 def _bucket_bytes(num_nodes: int, memory: int | str | None) -> int:
     """How large a bucket may be; ArgumentError where memory is not enough for nodes alone."""
     least = LEAST + BYTES_PER_NODE * num_nodes
-    given = memory_use.free() or 2 * least if memory is None else memory_use.in_bytes("memory", memory)
+    given = memory_use.free() or 2 * least if memory is None else checks.byte_count("memory", memory)
     if given < least:
         raise ArgumentError(f"memory={given / 1e9:.3g} GB: {least / 1e9:.3g} GB is the least that would do")
     return max(1 << 16, (given - least) // SHARE)

@@ -41,7 +41,8 @@ def command(
 
     EDGES has a row per edge: columns source and target (or src and dst, from and to; else the first two), and
     perhaps weight and edge_type. In the other files a column id (or node; else the first) says which node a
-    row is about; labels are in a column label (or y, class, target; the first that is there). Without
+    row is about; labels are in a column label (or y, class, target; the first that is there), and splits in
+    a column split (train, val or test), or in columns train, val and test of zeros and ones. Without
     --splits, 60 % of the labelled nodes train, 20 % validate and 20 % test. What is left out is named.
 
     With --nodes, ids are numbers, and edges are read in pieces and sorted on disk; the rest comes from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -76,6 +77,9 @@ def _fields(data: Data, name: str, split_idx: Mapping[str, Any] | None) -> tuple
         value = getattr(data, field, None)
         if value is not None:
             found[field] = (rules.dense if field == "x" else rules.tensor)(f"{name}{field}", value)
+    for part, role in ROLE_OF.items():
+        if f"{role}_mask" not in found and (mask := getattr(data, f"{part}_mask", None)) is not None:
+            found[f"{role}_mask"] = rules.tensor(f"{name}{part}_mask", mask)
     if "edge_index" not in found:
         raise GraphError(f"{name}edge_index is missing: a graph needs it, or adj_t")
     counted = rules.count_nodes(found.get("x"), found.get("y"), prefix=name)
@@ -87,7 +91,15 @@ def _fields(data: Data, name: str, split_idx: Mapping[str, Any] | None) -> tuple
         if field != "edge_index" and (value.ndim == 0 or len(value) != length):
             rule = f"must be {length} long, one per {'edge' if field in OF_EDGES else 'node'}"
             raise GraphError(f"{name}{field} has shape {tuple(value.shape)}: {rule}")
+    _say_unread(data, found, name)
     return split_of(data, found, nodes, split_idx, name), nodes
+
+
+def _say_unread(data: Data, found: dict[str, Tensor], name: str) -> None:
+    """Warn of weights under another name."""
+    for field in ("weight", "weights", "edge_weights"):
+        if "edge_weight" not in found and getattr(data, field, None) is not None:
+            warnings.warn(f"{name}{field} is not read; weights of edges are edge_weight", stacklevel=5)
 
 
 def split_of(

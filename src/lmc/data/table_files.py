@@ -126,6 +126,8 @@ class Table:
         self._require_all(name, column, "every row needs an id")
         if pyarrow.types.is_integer(column.type) or len(column) == 0:
             return self.cast(name, column, "int64")
+        if pyarrow.types.is_floating(column.type):  # as pandas writes integers that were beside a gap once
+            return self.cast(name, column, "int64")
         if not is_text(column.type):
             raise self.wrong(name, f"holds {column.type}: ids must be integers or strings")
         try:

@@ -23,6 +23,13 @@ SPLIT = ("split",)
 NAMES = {*(end for ends in ENDS for end in ends), *ID, *LABEL, *WEIGHT, *TYPE, *SPLIT}
 SHOWN = 5
 """How many columns a line names."""
+LEAST_ALIKE = 3
+"""Rows, fewer of which say nothing by having the same numbers in two columns."""
+
+
+def shown(name: str) -> str:
+    """How a line names a column."""
+    return f"column {name!r}" if name else "the column without a name"
 
 
 class Ids:
@@ -33,6 +40,8 @@ class Ids:
         from pyarrow import compute
 
         columns = {(table, name): table.ids(name) for table in tables for name in table.id_names}
+        for table in tables[1:]:  # not the edges
+            self._require_one(table, columns[table, table.id_names[0]])
         if any(column.type != pyarrow.int64() for column in columns.values()):
             columns = {key: column.cast(pyarrow.large_string()) for key, column in columns.items()}
         self._columns, self._index_in = columns, compute.index_in
@@ -103,6 +112,23 @@ class Ids:
             if len(new) == len(column):
                 rule = f"all of column {table.id_names[0]!r}; call the column of ids id"
             warnings.warn(f"{table.file}: has {which}: {rule}", stacklevel=4)
+
+    @staticmethod
+    def _require_one(table: Table, ids: Any) -> None:
+        """Refuse ids that are known by the place of their column alone, if another holds the same ones."""
+        from pyarrow import types
+
+        taken, rule = table.id_names[0], "rename to id the one that says which node a row is of"
+        if taken.lower() in ID or not types.is_integer(ids.type) or len(ids) < LEAST_ALIKE:
+            return
+        wanted = np.sort(ids)
+        for name in table.names:
+            column = table.column(name)
+            if name == taken or name.lower() in NAMES or not types.is_integer(column.type):
+                continue
+            if column.null_count == 0 and np.array_equal(np.sort(column), wanted):
+                which = f"{shown(taken)} and {shown(name)}"
+                raise DatasetError(f"{table.file}: {which} hold the same numbers, each once; {rule}")
 
     @staticmethod
     def _require_once(table: Table, column: Any) -> None:

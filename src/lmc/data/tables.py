@@ -47,8 +47,8 @@ def read_tables(
     - `edges`: a row per edge. Its ends are in the columns source and target (or src and dst, from and to), or
       in the first two; weights are in a column weight, if there is one, and types, integers from 0,
       in a column edge_type. An edge that is there twice is two.
-    - `features`: a row per node, its id in a column id (or node, node_id), or in the first. All other columns
-      are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
+    - `features`: a row per node, its id in a column id (or node, node_id), or in the first, unless another
+      holds the same numbers, which is an error. All other columns are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
       they are those of the edges and labels, in order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
       others: integers are classes. So is text, also a date or true and false, in alphabetical order, and so
@@ -57,9 +57,9 @@ def read_tables(
       columns of zeros and ones are several labels; else they are targets of a regression. What is empty is
       unlabelled, and so is NA, nan, null or None, which a warning counts. Of several columns with such a name
       the first is taken; a warning names those left out.
-    - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second. It
-      may be a column of `labels` too. Without it 60 % of the labelled nodes train, 20 % validate and 20 %
-      test, at random and always the same ones.
+    - `splits`: a row per node, its id as before; train, val or test in a column split, or in the second; or
+      columns train, val and test of zeros and ones. A column split may be one of `labels` too. Without it
+      60 % of the labelled nodes train, 20 % validate and 20 % test, at random and always the same ones.
 
     `graph.id` has the ids, unless they are the nodes' own numbers.
 
@@ -192,7 +192,8 @@ def _say_left_out(table: Table, read: Sequence[str]) -> None:
     if unread:
         shown = ", ".join(unread[:SHOWN]) + (f" and {more} more" if (more := len(unread) - SHOWN) > 0 else "")
         which = f"column {shown} is" if len(unread) == 1 else f"columns {shown} are"
-        warnings.warn(f"{table.file}: {which} left out; read are {', '.join(read)}", stacklevel=4)
+        known = ", ".join(name or "one without a name" for name in read)
+        warnings.warn(f"{table.file}: {which} left out; read are {known}", stacklevel=4)
 
 
 def _say_labels_among_features(features: Table, labels: Table) -> None:
@@ -335,12 +336,14 @@ def _random_masks(y: NDArray[Any]) -> dict[str, Any]:
 def _masks(table: Table, ids: Ids) -> dict[str, NDArray[np.bool_]]:
     """A mask per part of the split."""
     names = _named(table.names, SPLIT) or _others(table)
+    nodes = ids.places(table, table.id_names[0])
+    if len(names) > 1 and all(name.lower() in ROLE_OF for name in names):
+        return _masks_of_columns(table, names, nodes, len(ids))
     if len(names) > 1:
         which = ", ".join(map(repr, names[1:]))
         warnings.warn(f"{table.file}: holds several splits: {names[0]!r} is taken, not {which}", stacklevel=4)
     name = names[0]
     masks = {f"{role}_mask": np.zeros(len(ids), dtype=np.bool_) for role in get_args(Role)}
-    nodes = ids.places(table, table.id_names[0])
     parts = table.column(name).to_pylist()
     for row, (node, part) in enumerate(zip(nodes, parts, strict=True), start=1):
         if part is None or str(part).lower() in NO_VALUE:
@@ -350,4 +353,17 @@ def _masks(table: Table, ids: Ids) -> dict[str, NDArray[np.bool_]]:
             rule = f"must be one of {', '.join(get_args(Role))}, or empty"
             raise DatasetError(f"{table.file}: column {name!r}, row {row} is {part!r}: {rule}")
         masks[f"{role}_mask"][node] = True
+    return masks
+
+
+def _masks_of_columns(
+    table: Table, names: Sequence[str], nodes: NDArray[np.int64], count: int
+) -> dict[str, NDArray[np.bool_]]:
+    """A mask per part of the split, of columns of zeros and ones that are called like the parts."""
+    masks = {f"{role}_mask": np.zeros(count, dtype=np.bool_) for role in get_args(Role)}
+    for name in names:
+        values = table.numbers(name)
+        if not np.isin(values, (0, 1)).all():
+            raise table.wrong(name, "must hold zeros and ones: whether a node is in this part of the split")
+        masks[f"{ROLE_OF[name.lower()]}_mask"][nodes] = values == 1
     return masks

@@ -76,6 +76,15 @@ def sets_all_against_all(prediction: Tensor, y: Tensor, found: Any, of_one_shape
     return other.shape == value.shape and not torch.allclose(other, value, rtol=1e-3, equal_nan=True)
 
 
+def _how(found: torch.Size, y: torch.Size) -> str:
+    """How the loss of a shape becomes one number per row, as far as the shape says so."""
+    if not found:
+        return "; torch's own losses do so with reduction='none'"
+    if len(y) == 1 and found == (*y, *y):
+        return ", as of lambda p, y: loss(p[:, 0], y)"
+    return ", as of lambda p, y: loss(p, y).mean(1)" if len(found) == 2 and found[0] == y[0] else ""
+
+
 def own_loss(loss: Loss) -> Loss:
     """A user's own loss; what it raises, and what is not one number per row, is one line that names it."""
     name = getattr(loss, "__name__", type(loss).__name__)
@@ -93,8 +102,8 @@ def own_loss(loss: Loss) -> Loss:
         if not isinstance(found, Tensor):
             raise ArgumentError(f"loss={name}: gives {checks.shown(found)}; {rule}, in a tensor")
         if found.shape != (len(prediction),):
-            hint = "; torch's own losses do so with reduction='none'" if found.ndim == 0 else ""
-            raise ArgumentError(f"loss={name}: gives shape {tuple(found.shape)} for {given}; {rule}{hint}")
+            gives = f"loss={name}: gives shape {tuple(found.shape)} for {given}"
+            raise ArgumentError(f"{gives}; {rule}{_how(found.shape, y.shape)}")
         if not is_checked and sets_all_against_all(
             prediction, y, found, lambda: loss(prediction, y[:, None])
         ):

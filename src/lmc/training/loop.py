@@ -84,6 +84,7 @@ def prepare_training(
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
+    rules.advise_scale(graph.y[graph.train_mask], graph.task)
     graph = of_this_training(in_type_of(model, graph), processes)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")

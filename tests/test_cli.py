@@ -190,4 +190,5 @@ def test_a_missing_graph_is_one_line():
 def test_version_help_and_the_nearest_command_are_shown():
     assert lmc.__version__ in run("--version").stdout
     assert "train" in called("--help").stdout
+    assert called("train", "-h").stdout == called("train", "--help").stdout != ""
     assert "did you mean 'train'" in fails(2, "trian", through=called)

@@ -311,6 +311,8 @@ def test_a_failed_bind_changes_nothing():
     [
         (lambda g, m: lmc.LMC().backward(g.batch([0])), "LMC is not bound: call bind(model, graph) first"),
         (lambda g, m: lmc.GAS().prepare(g.batch([0])), "GAS is not bound: call bind(model, graph) first"),
+        (lambda g, m: lmc.LMC().state_dict(), "LMC is not bound: call bind(model, graph) first"),
+        (lambda g, m: lmc.LMC().load_state_dict({}), "LMC is not bound: call bind(model, graph) first"),
         (
             lambda g, m: lmc.FullBatch().prepare(g.batch([0])),
             "FullBatch is not bound: call bind(model, graph)",

@@ -67,6 +67,16 @@ def test_a_plateau_of_ones_own_follows_the_metric(task, right):
         trained(wrong)
 
 
+@pytest.mark.parametrize("kind", ["plateau", torch.optim.lr_scheduler.ReduceLROnPlateau])
+def test_a_plateau_wants_validation_nodes(kind):
+    graph = lmc.synthetic(nodes=200)
+    graph = graph.replace(val_mask=torch.zeros(200, dtype=torch.bool))
+    scheduler = kind if kind == "plateau" else functools.partial(kind, mode="max")
+    model = lmc.GCN(graph.num_features, 8, graph.num_classes)
+    with pytest.raises(lmc.ArgumentError, match="scheduler: the graph has no validation nodes"):
+        lmc.fit(graph, model, lmc.FullBatch(), epochs=1, scheduler=scheduler)
+
+
 def test_weight_decay_shrinks_only_its_group():
     graph = lmc.synthetic(nodes=200)
     model = lmc.GCNII(graph.num_features, 8, graph.num_classes, layers=2)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -56,6 +57,21 @@ def test_a_small_step_says_what_a_large_one_takes(model, method):
     step = most_live_bytes(lambda: estimator.backward(batch))
     assert 1.0 < found.step / step < 1.9  # more where few batch nodes mean that all of them tell of β
     assert 0.95 < (found.blocks + 1e5) / (blocks + 1e5) < 1.8
+
+
+@pytest.mark.parametrize("estimator", [lmc.FullBatch, lambda: lmc.LMC(alpha=0), lmc.LMC])
+def test_a_layer_leaves_what_its_way_back_reads(estimator):
+    """For each row z and the sums of messages, and a byte an entry: what ReLU and dropout let through."""
+    graph, width, found = lmc.synthetic(nodes=3000, features=64), 64, []
+    for layers in (4, 6):
+        method, model = estimator(), lmc.GCN(64, width, 10, layers=layers, dropout=0.5, norm="batch")
+        method.bind(model, graph)
+        whole = isinstance(method, lmc.FullBatch)
+        batch = method.whole if whole else graph.batch(range(1500))
+        rows = batch.num_nodes + (batch.num_halo if method.computes_halo else 0)
+        method.prepare(batch)
+        found.append(most_live_bytes(partial(method.backward, batch)) / (4 * rows * width))
+    assert (found[1] - found[0]) / 2 < 2.4
 
 
 @pytest.mark.long

@@ -28,7 +28,11 @@ from lmc.cli import (
 from lmc.cli.group import OneLineGroup
 
 
-@click.group(cls=OneLineGroup, invoke_without_command=True)
+@click.group(
+    cls=OneLineGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
 @click.pass_context
 def lmc(context: click.Context) -> None:

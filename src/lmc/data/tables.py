@@ -48,8 +48,9 @@ def read_tables(
       in the first two; weights are in a column weight, if there is one, and types, integers from 0,
       in a column edge_type. An edge that is there twice is two.
     - `features`: a row per node, its id in a column id (or node, node_id), or in the first, unless another
-      holds the same numbers, which is an error. All other columns are numbers, or lists of numbers. The nodes of the graph are these, in this order. Without features
-      they are those of the edges and labels, in order.
+      holds the same numbers, which is an error. All other columns are numbers, or lists of numbers. The nodes
+      of the graph are these, in this order. Without features they are those of the edges and labels, in
+      order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
       others: integers are classes. So is text, also a date or true and false, in alphabetical order, and so
       are codes, integers that do not count 0, 1, 2, ... without a gap, or of which one has zeros before

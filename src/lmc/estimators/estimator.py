@@ -97,7 +97,7 @@ class Estimator(ABC):
 
     def __getattr__(self, name: str) -> Any:
         """What there is only after `bind`."""
-        if name in ("model", "graph", "placement"):
+        if name in ("model", "graph", "placement", "_step"):
             raise ArgumentError(f"{type(self).__name__} is not bound: call bind(model, graph) first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -119,9 +119,8 @@ class LayerPass(ABC):
         Args:
             reads_message: whether the head or a later layer reads what batch rows send.
         """
-        if self.keep_halo:
-            return
-        vars(self).pop("sent_by_halo", None)
+        if not self.keep_halo:
+            vars(self).pop("sent_by_halo", None)
         if self.message is not None and not reads_message:
             self.message.forget_value()
 
@@ -206,6 +205,15 @@ class LinearPass(LayerPass):
         super().__init__(layer, *given, **options)
         self.constant, self.outside = constant, outside
 
+    def end_forward(self, reads_message: bool) -> None:
+        """Give back the memory of what nothing comes back to; see `LayerPass`."""
+        if self.keep_halo and self.halo_update is None:
+            return  # the halo's update is made of all messages
+        super().end_forward(reads_message)
+        if self.halo_message is not None and not reads_message:
+            self.halo_message.forget_value()
+            self.sent_by_halo = self.halo_message.value
+
     def receive(self) -> Tensor:
         """(batch, width) eq. (8): H̄ˡ, from batch and halo."""
         if self.constant:
@@ -262,8 +270,8 @@ class LinearPass(LayerPass):
                 if received is None
                 else received()
             )
-            update = partial(self._updated, self.halo_rows)
-            self.halo_update = Computed(update, sums, self.sent_by_halo, self.initial_halo)
+            own = self.sent_by_halo if self.layer.reads_own else sums[:, :0]
+            self.halo_update = Computed(partial(self._updated, self.halo_rows), sums, own, self.initial_halo)
         return self.halo_update
 
     def _aggregated(self, block: CSR) -> Tensor:

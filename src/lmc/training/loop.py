@@ -161,6 +161,8 @@ class Training:
         self._scheduler = make_scheduler(
             options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
         )
+        if isinstance(self._scheduler, ReduceLROnPlateau) and not bool(graph.val_mask.any()):
+            raise ArgumentError("scheduler: the graph has no validation nodes whose metric it could follow")
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
         self.stepping = steps_of(estimator, sampler, processes, options.overlap)
         estimator.watch = None if self._descriptors is None else self._descriptors.see

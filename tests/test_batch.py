@@ -116,5 +116,7 @@ def test_a_mask_is_the_nodes_where_it_is_true():
         lmc.GraphError, match=r"^nodes has shape \(2,\): a mask must be \(50,\), one per node$"
     ):
         graph.batch([True, False])
+    with pytest.raises(lmc.GraphError, match=r"^nodes has type torch.int64: zeros and ones.*nodes.bool\(\)$"):
+        lmc.predict(graph, model, nodes=graph.val_mask.long())
     with pytest.raises(lmc.GraphError, match=r"^nodes has shape \(0,\): must be \(batch,\), one or more$"):
         graph.batch(torch.zeros(50, dtype=torch.bool))

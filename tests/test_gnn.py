@@ -201,7 +201,8 @@ REFUSED = {
     ),
     "layer norm over the graph": (
         lambda: lmc.from_pyg(make("GAT", norm="LayerNorm")),
-        "layers[1], before the convolution: LayerNorm mixes nodes",
+        "layers[1], before the convolution: LayerNorm mixes nodes: a row depends on the values of other rows"
+        """; PyG's takes a node by itself with norm_kwargs={"mode": "node"}""",
     ),
     "pooling": (
         lambda: lmc.GNN([SAGEConv(5, 6)], head=nn.Sequential(nn.ReLU(), Pool())),

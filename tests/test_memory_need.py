@@ -9,34 +9,31 @@ from lmc.training.memory_need import Need, need
 
 WIDTHS, FEATURES, NODES = [256, 256, 40], 128, 169_343
 
-# Peaks of a step above data and histories on ogbn-arxiv, in MB.
+MESSAGES = 2 * 1_157_799 + NODES
+
+# Peaks of a step above data and histories on ogbn-arxiv, in MB; with the share of all nodes that a batch has.
 MEASURED = [
-    (2_180, 20_082, 62),
-    (21_200, 27_000, 276),
-    (85_000, 39_000, 987),
-    (NODES, 0, 1890),
+    (2_180, 20_082, 1 / 80, 54),
+    (21_200, 27_000, 1 / 8, 197),
+    (85_000, 39_000, 1 / 2, 604),
+    (NODES, 0, 1, 1124),
 ]
 
 
-@pytest.mark.parametrize(("nodes", "halo", "megabytes"), MEASURED)
-def test_estimates_are_near_the_measured_peaks(nodes, halo, megabytes):
-    estimate = need(WIDTHS, FEATURES, nodes, halo, NODES).step / 1e6
-    assert estimate == pytest.approx(megabytes, rel=0.05)
-
-
-def test_blocks_of_the_full_batch_leave_it_near_the_measured_peak():
-    messages = 2 * 1_157_799 + NODES
-    step = need(WIDTHS, FEATURES, NODES, 0, NODES, messages=messages).step
-    assert step / 1e6 == pytest.approx(1890, rel=0.05)
-    assert step - need(WIDTHS, FEATURES, NODES, 0, NODES).step == 2 * 8 * messages
+@pytest.mark.parametrize(("nodes", "halo", "share", "megabytes"), MEASURED)
+def test_estimates_are_near_the_measured_peaks(nodes, halo, share, megabytes):
+    messages = int(2 * share * MESSAGES) if halo else MESSAGES  # and the transposed block, if it is another
+    step = need(WIDTHS, FEATURES, nodes, halo, NODES, messages=messages).step
+    assert step / 1e6 == pytest.approx(megabytes, rel=0.13)
+    assert step - need(WIDTHS, FEATURES, nodes, halo, NODES).step == 2 * 8 * messages
 
 
 # The same of a halo that is computed, with the entries of all blocks.
 COMPUTED = [
-    (2_180, 20_082, 627_614, 185),
-    (10_585, 36_596, 1_082_523, 343),
-    (21_436, 36_200, 1_201_402, 436),
-    (84_720, 41_384, 2_132_772, 1008),
+    (2_180, 20_082, 627_614, 113),
+    (10_585, 36_596, 1_082_523, 234),
+    (21_436, 36_200, 1_201_402, 319),
+    (84_720, 41_384, 2_132_772, 753),
 ]
 
 
@@ -44,18 +41,18 @@ COMPUTED = [
 def test_estimates_of_a_computed_halo_are_near_the_measured_peaks(nodes, halo, messages, megabytes):
     given = (WIDTHS, FEATURES, nodes, halo, NODES)
     estimate = need(*given, messages=messages, computes_halo=True).step / 1e6
-    assert estimate == pytest.approx(megabytes, rel=0.21)
+    assert 1 < estimate / megabytes < 1.33
     assert estimate > need(*given, messages=messages).step / 1e6 or nodes > halo
 
 
 # The same of TOP, whose steps read no halo.
-MAPPED = [(21_168, [64, 64], 268), (21_168, [256, 256], 367), (84_672, [64, 64], 978)]
+MAPPED = [(21_168, [64, 64], 183), (21_168, [256, 256], 288), (84_672, [64, 64], 700)]
 
 
 @pytest.mark.parametrize(("nodes", "ranks", "megabytes"), MAPPED)
 def test_estimates_of_a_halo_that_is_a_map_are_near_the_measured_peaks(nodes, ranks, megabytes):
     estimate = need(WIDTHS, FEATURES, nodes, 36_000, NODES, ranks=ranks).step
-    assert estimate / 1e6 == pytest.approx(megabytes, rel=0.17)
+    assert estimate / 1e6 == pytest.approx(megabytes, rel=0.08)
     assert estimate == need(WIDTHS, FEATURES, nodes, 0, NODES, ranks=ranks).step
 
 
@@ -125,8 +122,8 @@ def test_one_layer_keeps_what_it_receives_and_its_losses():
 
 
 def test_two_layers_and_a_large_halo_peak_forward():
-    """After the hidden layer, halo rows have their value and their message, batch rows theirs as well."""
-    assert need([64, 10], 32, 1, 1000, 2000).step == 4 * ((32 + 2 * 64) + 1000 * 2 * 64)
+    """After the hidden layer, all rows have their value and message; batch rows know what got through."""
+    assert need([64, 10], 32, 1, 1000, 2000).step == 4 * ((32 + 2.25 * 64) + 1000 * 2 * 64)
 
 
 @pytest.mark.parametrize(

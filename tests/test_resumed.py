@@ -82,6 +82,7 @@ def test_of_whatever_it_is_made(tmp_path, options):
     goes_on(tmp_path, **options)
 
 
+@pytest.mark.filterwarnings("ignore:y. targets have mean")
 def test_a_run_with_losses_beyond_single_precision_goes_on(tmp_path):
     data = GRAPH.to_pyg()
     data.x = data.x.double()

@@ -247,6 +247,9 @@ def some_nodes(nodes: Any, num_nodes: int, of: str) -> Tensor:
         _require_shape("nodes", given, given.shape == (num_nodes,), rule)
         given = given.nonzero()[:, 0]
     _require_shape("nodes", given, given.ndim == 1 and given.numel() > 0, f"must be ({of},), one or more")
+    if len(given) == num_nodes > 2 and bool(((given == 0) | (given == 1)).all()):
+        rule = f"zeros and ones, one per node, are no numbers of {of}; a mask is bool, such as nodes.bool()"
+        raise GraphError(f"nodes has type {given.dtype}: {rule}")
     return node_ids("nodes", given, num_nodes).long()
 
 

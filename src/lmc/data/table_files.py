@@ -136,6 +136,19 @@ class Table:
             return column
         return numbers if _is_written_as(numbers, column) else column
 
+    def ids_if_any(self, name: str) -> Any:
+        """As `ids`, if each is there once; None where they are none, or have a decimal point."""
+        from pyarrow import types
+
+        kind = self.column(name).type
+        if not (types.is_integer(kind) or is_text(kind)):
+            return None
+        try:
+            column = self.ids(name)
+        except DatasetError:
+            return None
+        return column if 0 < len(column) == len(column.unique()) else None
+
     def cast(self, name: str, column: Any, kind: str) -> Any:
         """A pyarrow array of another type, of values of a column."""
         import pyarrow
@@ -147,18 +160,13 @@ class Table:
 
     def numbers(self, name: str) -> NDArray[Any]:
         """(rows,) or, of a column of lists, (rows, width); none missing."""
-        import pyarrow
 
         column = self.column(name)
         self._require_all(name, column, "numbers must not be missing; write some, as pandas' fillna(0) does")
         if len(column) == 0:
             return np.zeros(0)
         kind, width = column.type, None
-        if (
-            pyarrow.types.is_list(kind)
-            or pyarrow.types.is_large_list(kind)
-            or pyarrow.types.is_fixed_size_list(kind)
-        ):
+        if is_list(kind):
             rows, column = len(column), column.flatten()
             width, left = divmod(len(column), max(1, rows))
             if left or column.null_count:
@@ -202,6 +210,13 @@ def is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether a type of pyarrow is one of lists."""
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_text(kind: Any) -> bool:

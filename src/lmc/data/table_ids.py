@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lmc.checks import counted
+from lmc.data.splits import ROLE_OF
 from lmc.data.table_files import Table, writes_number
 from lmc.errors import DatasetError
 
@@ -23,8 +24,8 @@ SPLIT = ("split",)
 NAMES = {*(end for ends in ENDS for end in ends), *ID, *LABEL, *WEIGHT, *TYPE, *SPLIT}
 SHOWN = 5
 """How many columns a line names."""
-LEAST_ALIKE = 3
-"""Rows, fewer of which say nothing by having the same numbers in two columns."""
+LEAST_COLUMNS = 3
+"""Of labels or splits: with fewer, the one that is not the ids is what they tell."""
 
 
 def shown(name: str) -> str:
@@ -40,20 +41,24 @@ class Ids:
         from pyarrow import compute
 
         columns = {(table, name): table.ids(name) for table in tables for name in table.id_names}
-        for table in tables[1:]:  # not the edges
-            self._require_one(table, columns[table, table.id_names[0]])
         if any(column.type != pyarrow.int64() for column in columns.values()):
             columns = {key: column.cast(pyarrow.large_string()) for key, column in columns.items()}
         self._columns, self._index_in = columns, compute.index_in
         for table in tables:
             self._require_names(table)
+        ends = pyarrow.concat_arrays([columns[tables[0], name] for name in tables[0].id_names])
+        if features is not None and len(ends) > 0:
+            self._require_one(features, lambda column: compute.all(compute.is_in(ends, column)).as_py())
+        nodes = ends if features is None else columns[features, features.id_names[0]]
         for table in tables[1:]:  # not the edges
+            if table is not features and len(table.names) >= LEAST_COLUMNS:
+                self._require_one(table, lambda column: compute.all(compute.is_in(column, nodes)).as_py())
             self._require_once(table, columns[table, table.id_names[0]])
+        self._features = features
         if features is not None:
             self._known = columns[features, features.id_names[0]]
         else:
             self._known = compute.unique(pyarrow.concat_arrays(columns.values())).sort()
-            ends = pyarrow.concat_arrays([columns[tables[0], name] for name in tables[0].id_names])
             for table in tables[1:]:
                 self._say_new(table, columns[table, table.id_names[0]], ends)
         if len(self._known) == 0:
@@ -74,10 +79,11 @@ class Ids:
         places = self._index_in(column, self._known)
         if places.null_count:
             row = int(np.asarray(places.is_null()).argmax())
-            rule = "no node has this id; nodes are those of the features"
-            raise DatasetError(
-                f"{table.file}: column {name!r}, row {row + 1} is {column[row].as_py()!r}: {rule}"
-            )
+            assert self._features is not None  # without them every id is that of a node
+            ids = f"{shown(self._features.id_names[0])} of {self._features.file}"
+            rule = f"no node has this id; ids of nodes are in {ids}, the first is {self._known[0].as_py()!r}"
+            place = f"{table.file}: {shown(name)}, row {row + 1}"
+            raise DatasetError(f"{place} is {column[row].as_py()!r}: {rule}")
         numbers: NDArray[np.int64] = places.to_numpy(zero_copy_only=False).astype(np.int64)
         return numbers
 
@@ -113,22 +119,19 @@ class Ids:
                 rule = f"all of column {table.id_names[0]!r}; call the column of ids id"
             warnings.warn(f"{table.file}: has {which}: {rule}", stacklevel=4)
 
-    @staticmethod
-    def _require_one(table: Table, ids: Any) -> None:
-        """Refuse ids that are known by the place of their column alone, if another holds the same ones."""
-        from pyarrow import types
-
-        taken, rule = table.id_names[0], "rename to id the one that says which node a row is of"
-        if taken.lower() in ID or not types.is_integer(ids.type) or len(ids) < LEAST_ALIKE:
+    def _require_one(self, table: Table, may_be_ids: Callable[[Any], bool]) -> None:
+        """Refuse ids that are known by the place of their column alone, if another may be the ids as well."""
+        taken = table.id_names[0]
+        if taken.lower() in ID:
             return
-        wanted = np.sort(ids)
+        kind = next(iter(self._columns.values())).type
         for name in table.names:
-            column = table.column(name)
-            if name == taken or name.lower() in NAMES or not types.is_integer(column.type):
+            if name == taken or name.lower() in NAMES or name.lower() in ROLE_OF:
                 continue
-            if column.null_count == 0 and np.array_equal(np.sort(column), wanted):
-                which = f"{shown(taken)} and {shown(name)}"
-                raise DatasetError(f"{table.file}: {which} hold the same numbers, each once; {rule}")
+            column = table.ids_if_any(name)
+            if column is not None and may_be_ids(column.cast(kind)):
+                which = f"{shown(taken)} or {shown(name)}"
+                raise DatasetError(f"{table.file}: ids may be in {which}; rename the one that has them to id")
 
     @staticmethod
     def _require_once(table: Table, column: Any) -> None:

@@ -47,8 +47,8 @@ def read_tables(
     - `edges`: a row per edge. Its ends are in the columns source and target (or src and dst, from and to), or
       in the first two; weights are in a column weight, if there is one, and types, integers from 0,
       in a column edge_type. An edge that is there twice is two.
-    - `features`: a row per node, its id in a column id (or node, node_id), or in the first, unless another
-      holds the same numbers, which is an error. All other columns are numbers, or lists of numbers. The nodes
+    - `features`: a row per node, its id in a column id (or node, node_id), or in the first; if another
+      may have them as well, that is an error. All other columns are numbers, or lists of numbers. The nodes
       of the graph are these, in this order. Without features they are those of the edges and labels, in
       order.
     - `labels`: a row per labelled node, its id as before. A column label (or y, class, target), or else all
@@ -367,4 +367,8 @@ def _masks_of_columns(
         if not np.isin(values, (0, 1)).all():
             raise table.wrong(name, "must hold zeros and ones: whether a node is in this part of the split")
         masks[f"{ROLE_OF[name.lower()]}_mask"][nodes] = values == 1
+    in_two = np.stack(list(masks.values()))[:, nodes].sum(axis=0) > 1
+    if in_two.any():
+        which = f"row {int(in_two.argmax()) + 1} is in two of {', '.join(names)}"
+        raise DatasetError(f"{table.file}: {which}; a node is in one at most")
     return masks

@@ -61,13 +61,16 @@ def gradient_error(
 ) -> GradientErrors:
     """The relative error of an estimator at the parameters and histories as they are, dropout off.
 
-    Neither the model nor the estimator is changed.
+    Neither the model nor the estimator is changed. What `bias` and `variance` mean is said in
+    `GradientErrors`: both are means of distances over batches, so that `bias` bounds how far the mean
+    estimate is from the gradient, and may be well above that.
 
     Args:
         graph: the graph.
         model: the model.
         estimator: bound to both.
-        batches: over which errors are averaged.
+        batches: over which errors are averaged; best all of an epoch, whose exact estimates have the full
+            gradient as their mean.
 
     >>> import lmc
     >>> graph = lmc.synthetic(nodes=200)

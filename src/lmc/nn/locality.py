@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NODES = 10
 NO_FORM = "has no bipartite form, conv((x_source, x_target), edge_index)"
+ROW_BY_ROW = """; PyG's takes a node by itself with norm_kwargs={"mode": "node"}"""
 WITHIN = "; a convolution of PyG in it may have none, but can be a layer by itself"
 
 _ENDS = torch.tensor([[(node + shift) % NODES, node] for node in range(NODES) for shift in (1, 3, 6)]).T
@@ -197,7 +198,8 @@ class _Tried:
             nodes = order if watched is order else torch.arange(len(given))
             found = called(title, self.model, function, given, Rows(nodes, (0,), inside=False))
             if differ(whole[watched], found[: len(watched)]):
-                raise ArgumentError(f"{title} mixes nodes: a row depends on {what}{self.suffix}")
+                remedy = ROW_BY_ROW if title.endswith(" LayerNorm") else ""
+                raise ArgumentError(f"{title} mixes nodes: a row depends on {what}{self.suffix}{remedy}")
         return whole
 
     # -- convolutions ----------------------------------------------------------------------------

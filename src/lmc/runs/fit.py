@@ -125,7 +125,9 @@ def fit(
             are, their cache and whether batches are built ahead follow from it, as far as they are not given.
             A graph that stays on disk is prepared in the folder of the run. None for what there is.
         loss: from (rows, out) predictions and (rows, ...) labels to (rows,); of a regression with one target,
-            these are (rows, 1) and (rows,). None takes the one of the labels' kind.
+            these are (rows, 1) and (rows,). None takes the one of the labels' kind. What is minimised is the
+            mean over the labelled nodes of the training, also of a loss with weights of classes: torch's own
+            mean divides by the mean weight.
         background: whether the next batch is built while the current one trains.
         checkpoint: how many checkpoints are kept in `out`: `"none"`, `"last"`, or a number.
         checkpoint_seconds: between checkpoints; None takes at most a twentieth of the time for them.

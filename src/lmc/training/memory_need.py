@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from lmc.errors import ArgumentError
 
 INDEX_SIZE = 4
 """Bytes of a column in a block, as long as the graph has less than 2^31 edges."""
+KEPT = 2.25
+"""Numbers kept of a row for each column of a layer: z, the sums of messages, a byte for what got through."""
 
 
 class Need(NamedTuple):
@@ -46,39 +49,37 @@ def need(
     Numbers per row, with the boundary widths w_1 .. w_L. Kept from the forward to the backward pass:
 
     - `features`: what the first layer receives;
-    - 3 w_l for every l < L: the boundary value z, the message made of it, and the received messages;
-    - 4 w_L: the last boundary value, the rows of it with a label, their log-probabilities, and the
-      derivative of the losses.
+    - 2.25 w_l for every l < L: the boundary value z, the received messages, and a byte for what got through
+      the activation between them.
 
     On top of it comes the largest of these moments, for every two neighbouring boundaries, w before w':
 
-    - forward, before anything is received: halo rows have their z and their message, 2 w;
-    - backward, derivatives travel: batch rows have the derivative and its sum over the neighbours
-      (2 w'), and the derivatives at the message and at the boundary before (2 w); halo rows have the
-      derivative (w');
-    - backward, the halo of the boundary before is fetched: batch and halo rows have both derivatives,
-      w' + w.
+    - forward, before anything is received: batch rows have the next message, halo rows their z and their
+      message, 2 w;
+    - forward, when it is received: batch rows have message, sum and the boundary value made of it;
+    - at the end, 4 w_L: the last boundary value, the rows of it with a label, their log-probabilities, and
+      the derivative of the losses; the same of the halo where its own losses count;
+    - backward, derivatives come back: batch rows have the derivative and its sum over the neighbours (2 w'),
+      halo rows the derivative (w'); then batch rows that sum and the derivative at the message, w' + w;
+    - backward, the halo of the boundary before is fetched: batch and halo rows have its derivative, w.
 
-    The halo's own losses need 4 w_L of its rows at a moment of their own. Entries of the block count
-    twice, since the next batch is built meanwhile.
+    Entries of the block count twice, since the next batch is built meanwhile.
 
-    Where halo rows are computed, as by default, they keep the value, the message and the sum of each layer
-    from the third on, 3 w, until derivatives have come back; and while the sums of a layer are mixed, they
-    have its values and messages, the historical sums, and three of those that are mixed, 6 w.
+    Where halo rows are computed, as by default, they keep as much as batch rows of each layer from the third
+    on until derivatives have come back; and while the sums of a layer are mixed, they have its values and
+    messages, the historical sums, and three of those that are mixed, 6 w.
 
-    Checked against the measured peaks of a GCN of widths [256, 256, 40] on 128 features in float32
-    (ogbn-arxiv), within 5 %: 62 MB for 2,180 nodes and 20,082 halo; 276 MB for 21,200 and 27,000;
-    987 MB for 85,000 and 39,000; 1,890 MB for the whole graph of 169,343. Also against LMC on the embedded
-    graph with 2, 3, 4 and 8 layers and batches of all nodes, a half and a twentieth: 1 to 6 % too much.
+    Measured peaks of a GCN of widths [256, 256, 40] on 128 features in float32 (ogbn-arxiv, the second epoch
+    of a process), and estimates, in MB: 54 and 53 for 2,180 nodes and 20,082 halo; 197 and 174 for 21,200 and
+    27,000; 604 and 616 for 85,000 and 39,000; 1,124 and 1,134 for the whole graph of 169,343.
 
-    With a halo that is computed (the same model, the second epoch of a process, what malloc holds included),
-    measured and estimated in MB: 185 and 148 for 2,180 nodes and 20,082 halo; 343 and 312 for 10,585 and
-    36,596; 436 and 384 for 21,436 and 36,200; 1,008 and 1,041 for 84,720 and 41,384.
+    With a halo that is computed: 113 and 147 for 2,180 nodes and 20,082 halo; 234 and 307 for 10,585 and
+    36,596; 319 and 373 for 21,436 and 36,200; 753 and 820 for 84,720 and 41,384.
 
     Where a linear map stands in for the halo (`TOP`), no halo row is read: a step is one on the batch alone,
-    with the two factors of each map, and those of the next batch. Measured in `fit` and estimated in MB: 268
-    and 285 for 21,168 nodes and two maps of rank 64; 367 and 415 of rank 256; 978 and 1,138 for 84,672 nodes
-    and rank 64, where GAS has 835.
+    with the two factors of each map, and those of the next batch. Measured and estimated in MB: 183 and
+    180 for 21,168 nodes and two maps of rank 64; 288 and 310 of rank 256; 700 and 721 for 84,672 nodes and
+    rank 64, where GAS has 604.
 
     Not in it: an encoder or a head, input dropout, GCNII's second input, and the optimiser.
 
@@ -107,7 +108,7 @@ def need(
     )
     moments = chain(_moments(widths, features), _halo_moments(widths, features) if computes_halo else ())
     halo_rows = 0 if ranks else halo_nodes
-    dense = max(batch * batch_nodes + halo * halo_rows for batch, halo in moments)
+    dense = math.ceil(max(batch * batch_nodes + halo * halo_rows for batch, halo in moments))
     dense += 2 * 2 * sum(ranks) * batch_nodes  # left and right, of this batch and of the next
     blocks = 2 * messages * (INDEX_SIZE + itemsize)
     return Need(
@@ -116,27 +117,32 @@ def need(
     )
 
 
-def _moments(widths: Sequence[int], features: int) -> Iterator[tuple[int, int]]:
+def _moments(widths: Sequence[int], features: int) -> Iterator[tuple[float, float]]:
     """Numbers per batch row and per halo row, at each moment that may be the peak."""
     *hidden, last = widths
-    for place, width in enumerate(hidden):
-        yield features + 3 * sum(hidden[:place]) + 2 * width, 2 * width
-    kept = features + 3 * sum(hidden) + 4 * last
-    yield kept, 4 * last
-    for before, width in pairwise(widths):
-        yield kept + 2 * (width + before), width
-        yield kept + width + before, width + before
+    for place, (width, after) in enumerate(pairwise(widths)):
+        kept = features + KEPT * sum(hidden[:place])
+        yield kept + KEPT * width, 2 * width
+        yield kept + (1 + KEPT) * width + after, width
+    yield features + KEPT * sum(hidden) + 4 * last, 4 * last
+    for place, (before, width) in enumerate(pairwise(widths), start=1):
+        kept = features + KEPT * sum(hidden[:place])
+        yield kept + 2 * width, width
+        yield kept + 2 * width + before, 0
+        yield kept + before, before
 
 
-def _halo_moments(widths: Sequence[int], features: int) -> Iterator[tuple[int, int]]:
+def _halo_moments(widths: Sequence[int], features: int) -> Iterator[tuple[float, float]]:
     """The same, at moments in which halo rows are computed."""
-    *hidden, last = widths
+    hidden = widths[:-1]
     for place, width in enumerate(hidden):
-        yield features + 3 * sum(hidden[: place + 1]), 3 * sum(hidden[1:place]) + 6 * width
-    kept = features + 3 * sum(hidden) + 4 * last
-    for place, (before, width) in enumerate(pairwise(widths)):
-        yield kept + 2 * (width + before), 3 * sum(hidden[1 : place + 1]) + width
-        yield kept + width + before, 3 * sum(hidden[1 : place + 1]) + width + before
+        yield (
+            features + KEPT * sum(hidden[:place]) + (1 + KEPT) * width,
+            KEPT * sum(hidden[1:place]) + 6 * width,
+        )
+    for place, (before, width) in enumerate(pairwise(widths), start=1):
+        kept, kept_of_halo = features + KEPT * sum(hidden[:place]), KEPT * sum(hidden[1:place])
+        yield kept + 2 * (width + before), kept_of_halo + 2 * width + before
 
 
 def _check_counts(

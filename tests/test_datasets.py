@@ -52,6 +52,8 @@ def test_files_are_found_by_path_by_root_by_variable_and_in_data(tmp_path, monke
     monkeypatch.setenv("LMC_DATA", "a")
     assert lmc.load("tiny").num_nodes == 3
     monkeypatch.delenv("LMC_DATA")
+    with pytest.raises(lmc.DatasetError, match=r"^\./tiny: no such file, or not a graph"):
+        lmc.load("./tiny")
     with pytest.raises(lmc.DatasetError, match=r"data set 'tiny' is missing: looked for data/tiny\.npz"):
         lmc.load("tiny")
     np.savez(tmp_path / "data" / "tiny.npz", **neutral())

@@ -83,7 +83,8 @@ def load(
     >>> load("synthetic").num_classes
     10
     """
-    graph = _load(str(checks.path("name_or_path", name_or_path)), root, split)
+    checks.path("name_or_path", name_or_path)
+    graph = _load(str(name_or_path), root, split)
     if features is not None:
         if graph.num_features:
             warnings.warn(

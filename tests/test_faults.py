@@ -186,7 +186,7 @@ def fit(graph, estimator, **options):
 )
 def test_too_little_memory_is_said_before_with_a_setting_that_fits(monkeypatch, estimator, given, advice):
     graph = lmc.synthetic(nodes=2000)
-    free = 4_700_000 if isinstance(estimator, lmc.LMC) else 4_000_000
+    free = 4_700_000 if isinstance(estimator, lmc.LMC) else 3_500_000
     monkeypatch.setattr("lmc.memory_use.free", lambda: free)
     with pytest.raises(
         lmc.ArgumentError, match=rf"{given}: training needs 0\.\d+ GB, .* are free; "

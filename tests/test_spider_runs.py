@@ -104,7 +104,7 @@ def test_memory_is_that_of_the_largest_batch(monkeypatch):
     options = {"parts": 20, "epochs": 1}
     monkeypatch.setattr("lmc.memory_use.free", lambda: 2_000_000)
     lmc.fit(graph, model, lmc.Spider(lmc.GAS(), every=2), **options)
-    with pytest.raises(lmc.ArgumentError, match=r"^large=18: training needs .*; parts=20, large=4 fits"):
+    with pytest.raises(lmc.ArgumentError, match=r"^large=18: training needs .*; parts=20, large=9 fits"):
         lmc.fit(graph, model, lmc.Spider(lmc.GAS(), every=2, large=18), **options)
     with pytest.raises(lmc.ArgumentError, match=r"^Spider: training needs .*; LMC with parts="):
         lmc.fit(graph, model, lmc.Spider(lmc.BackwardSGD()), **options)

@@ -1,9 +1,11 @@
 """Kills, full disks, too little memory, and many at once: no work is lost, and what is left is whole."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 import lmc
 from commands import arguments, best_weights, called, last_weights, metrics
+from lmc.training.memory_check import RunNeeds
 
 HERE = str(Path(__file__).parent)
 
@@ -33,6 +36,7 @@ def python(script, *arguments, timeout=300, **environment):
 
 KILLS = """
 import os, random, signal, sys, time
+from contextlib import nullcontext
 from pathlib import Path
 import lmc
 from lmc.batching import partition
@@ -108,6 +112,7 @@ def test_seventy_kills_at_random_moments(small, tmp_path):
 
 FULL = """
 import resource, signal, sys
+from contextlib import nullcontext
 from pathlib import Path
 import lmc
 from commands import called
@@ -196,6 +201,22 @@ def test_too_little_memory_is_said_before_with_a_setting_that_fits(monkeypatch, 
     assert advice in text
     settings = dict(pair.split("=") for pair in text.split(";")[1].replace(",", " ").split() if "=" in pair)
     fit(graph, lmc.LMC(), **{"parts": 8} | {name: int(value) for name, value in settings.items()})
+
+
+@pytest.mark.parametrize(
+    ("free", "tried", "said"),
+    [
+        (4_700_000, 4_600_000, None),
+        (4_700_000, 4_800_000, "parts_per_batch=8: training needs 0.0048 GB, 0.0047 GB are free"),
+        (3_000_000, 1, "parts_per_batch=8: training needs 0.0054 GB, 0.003 GB are free"),  # nobody tries
+    ],
+)
+def test_what_a_formula_nearly_allows_is_tried(monkeypatch, free, tried, said):
+    monkeypatch.setattr("lmc.memory_use.free", lambda: free)
+    monkeypatch.setattr(RunNeeds, "tried", lambda *_: tried)
+    expected = nullcontext() if said is None else pytest.raises(lmc.ArgumentError, match=re.escape(said))
+    with expected:
+        fit(lmc.synthetic(nodes=2000), lmc.LMC(), parts=8, parts_per_batch=8)
 
 
 def test_what_never_fits_says_so(monkeypatch):

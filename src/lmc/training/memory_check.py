@@ -24,6 +24,8 @@ from lmc.training.trial_step import BatchSizes, step_bytes
 
 LARGEST_RATIO = 20
 """Of what a step of any model needs to what formulas say, which are for a GCN."""
+TOO_MUCH = 1.5
+"""Of what formulas say to what is free, more than which is too much whatever a step that is tried says."""
 
 
 class RunNeeds:
@@ -153,7 +155,7 @@ def check_memory(
                 f"{type(estimator).__name__}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}"
             )
         return free - needed
-    # Formulas are for a GCN; what others need is tried, where it could matter.
+    # Formulas are for a GCN, and may say a third too much: what they do not know or nearly allow is tried.
     by_formula = isinstance(model, GCN) or LARGEST_RATIO * needs.whole <= free
     if needs.whole <= free and by_formula:
         return free - needs.whole
@@ -162,18 +164,19 @@ def check_memory(
         clusters, (size, most) = sampler.clusters, sampler.largest
     if clusters is None:  # each step is one over the whole graph
         given, needed = type(estimator).__name__, needs.whole
-        needs = RunNeeds(
-            graph, model, LMC(), graph.num_nodes, precision, device
-        )  # what the error will advise
     else:
         given, needed = f"{size}={most}", needs.largest(clusters, most)
-    if needed > free:
+    too_much = needed > TOO_MUCH * free
+    if (needed > free or not by_formula) and not too_much:
+        needed = needs.tried(clusters, most)
+    if needed <= free:
+        return free - needed
+    advice = f"memory={_gb(free).replace(' ', '')!r} chooses what fits"
+    if by_formula or too_much:
+        if clusters is None:
+            needs = RunNeeds(graph, model, LMC(), graph.num_nodes, precision, device)
         advice = next(_advice(needs, clusters, size, most, free), "fewer hidden units need less")
-        raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
-    if not by_formula and (tried := needs.tried(clusters, most)) > free:
-        advice = f"memory={_gb(free).replace(' ', '')!r} chooses what fits"
-        raise ArgumentError(f"{given}: training needs {_gb(tried)}, {_gb(free)} are free; {advice}")
-    return free - needed
+    raise ArgumentError(f"{given}: training needs {_gb(needed)}, {_gb(free)} are free; {advice}")
 
 
 def _advice(needs: RunNeeds, clusters: Tensor | None, size: str, most: int, free: int) -> Iterator[str]:

@@ -99,7 +99,7 @@ def need(
         ranks: of the maps that stand in for the halo, where it is not read; none where it is.
 
     >>> need([256, 256, 40], 128, batch_nodes=2180, halo_nodes=20082, num_nodes=169343)
-    Need(histories=547316576, step=61497856)
+    Need(histories=547316576, step=52289536)
     """
     _check_counts(widths, features, batch_nodes, halo_nodes, num_nodes, messages)
     per_node = sum(widths) + sum(widths[1:-1]) if kept is None else checks.whole_number("kept", kept, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from lmc import checks, memory_use
 from lmc.array_files import shared
+from lmc.data import advice
 from lmc.errors import ArgumentError, EntryError, GraphError
 from lmc.files import one_line
 
@@ -22,10 +22,6 @@ MOST_CLASSES = 1 << 16
 """The most that labels alone may imply, on a graph of fewer nodes: a larger label is a mistake."""
 MOST_TYPES = 1 << 15
 """Of edges: a larger number is a mistake, or a file that asks for all the memory there is."""
-MOST_GUESSED = 1000
-"""Real numbers that are whole and smaller look like classes."""
-LEAST_TOLD = 20
-"""Labelled nodes, fewer of which say nothing of what their labels may be meant to be."""
 TO_NUMBERS = "numpy.unique(names, return_inverse=True)[1] makes numbers of names"
 
 
@@ -309,9 +305,9 @@ def labels(
     if task is None:
         task = task_of(y)
         if task == "regression":
-            _advise_classes(y)
+            advice.on_targets(y)
         elif task == "multilabel":
-            _advise_one_class(y)
+            advice.on_several_labels(y[~unlabelled(y, task)])
     if task == "multiclass":
         _require_shape("y", y, y.ndim == 1, f"must be ({num_nodes},) for classes")
         y = _whole(y) if y.is_floating_point() else integers("y", y, "classes must be integers").long()
@@ -319,7 +315,7 @@ def labels(
             most = max(MOST_CLASSES, num_nodes)
             _reject("y", y, y >= most, f"classes must be below {most}, unless num_classes says how many")
             num_classes = max(0, int(y.max()) + 1)
-            _advise_first_class(y)
+            advice.on_classes(y[y >= 0])
         rule = f"classes must be in 0..{num_classes - 1}, or -1 for unlabelled"
         _reject("y", y, (y < -1) | (y > num_classes - 1), rule)
         return y, task, num_classes
@@ -347,63 +343,6 @@ def _whole(y: Tensor) -> Tensor:
     known = ~y.isnan()
     _reject("y", y, known & (y.frac() != 0), "classes must be whole numbers")
     return torch.where(known, y, -1).long()
-
-
-def looks_like_classes(y: Tensor) -> bool:
-    """Whether targets of a regression may be classes in the wrong type: one column of small whole numbers."""
-    known = y[~y.isnan()]
-    if known.numel() == 0 or (y.ndim == 2 and y.shape[1] > 1):
-        return False
-    small = float(known.min()) >= -1 and float(known.max()) < MOST_GUESSED
-    return small and bool((known.frac() == 0).all())
-
-
-def _advise_classes(y: Tensor) -> None:
-    """Say so where targets of a regression look like classes in the wrong type."""
-    if looks_like_classes(y):
-        low, high = (float(end) for end in torch.aminmax(y[~y.isnan()]))
-        warnings.warn(
-            f"y: whole numbers of type {y.dtype}, {low:g} to {high:g}, are taken as targets of a regression; "
-            "task='multiclass', or integers, makes them classes; task='regression' keeps them",
-            stacklevel=5,
-        )
-
-
-def _advise_one_class(y: Tensor) -> None:
-    """Say so where the labels of every node are a single one: classes, written as ones among zeros."""
-    known = y[~unlabelled(y, "multilabel")]
-    if len(known) >= LEAST_TOLD and y.shape[1] > 1 and bool((known.sum(dim=1) == 1).all()):
-        warnings.warn(
-            "y: has a single 1 in every row, and is taken as several labels a node; "
-            "y.argmax(1) makes them classes; task='multilabel' keeps them",
-            stacklevel=5,
-        )
-
-
-def _advise_first_class(y: Tensor) -> None:
-    """Say so where classes seem to be counted from 1."""
-    known = y[y >= 0]
-    if known.numel() >= LEAST_TOLD and int(known.min()) == 1:
-        warnings.warn(
-            "y: no node has class 0, and classes are counted from 0; y - 1 leaves it out, "
-            f"num_classes={int(known.max()) + 1} keeps it",
-            stacklevel=5,
-        )
-
-
-def advise_scale(y: Tensor, task: Task) -> None:
-    """Say so where targets to learn from are far from what a model says when it begins."""
-    if task != "regression":
-        return
-    for targets in y.reshape(len(y), -1).double().T:
-        mean, deviation = (float(each) for each in (targets.mean(), targets.std(correction=0)))
-        if abs(mean) > 3 * deviation > 0 or deviation > 10:
-            warnings.warn(
-                f"y: targets have mean {mean:.3g} and deviation {deviation:.3g}, and a model begins near 0: "
-                "(y - mean) / deviation is learned faster",
-                stacklevel=3,
-            )
-            return
 
 
 def class_names(names: tuple[Any, ...], task: Task, num_classes: int) -> None:

@@ -15,6 +15,7 @@ from lmc import checks
 from lmc.array_files import handed_over
 from lmc.checks import counted
 from lmc.data import rules
+from lmc.data.advice import looks_like_classes
 from lmc.data.edges import in_both_directions
 from lmc.data.graph import Graph
 from lmc.data.nodes import classes_of_text
@@ -302,7 +303,7 @@ def _without_gaps(
 
 def _advise_classes(table: Table, y: NDArray[np.float64]) -> None:
     """Say so where targets of a regression look like classes."""
-    if rules.looks_like_classes(torch.from_numpy(y)):
+    if looks_like_classes(torch.from_numpy(y)):
         place = f"{table.file}: column {_label_names(table.names)[0]!r}"
         numbers = "whole numbers with a decimal point are taken as targets of a regression"
         advice = "--task multiclass (task='multiclass') makes them classes, --task regression keeps them"

@@ -27,6 +27,7 @@ from lmc.kernels.fast_samples import draw as draw
 from lmc.kernels.fast_samples import number as number
 from lmc.kernels.fast_samples import pick as pick
 from lmc.kernels.fetch import LINE, fetch
+from lmc.kernels.plain import Keys, Told
 from lmc.kernels.words import stored, value_of, wide, words
 
 BLOCK = 512  # rows whose sums are taken by one thread, in order
@@ -203,18 +204,8 @@ def _activate(
                 passed_i[c] = value_of(out_i[c]) > 0
 
 
-def activate(
-    z: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    keys: NDArray[np.uint64] | None,
-    p: float,
-    passed: Tensor | None = None,
-) -> Tensor:
-    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys.
-
-    passed: (rows, width) bool, is told what got through.
-    """
+def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: Keys, p: float, passed: Told = None) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
     dropout = (_NO_KEYS if keys is None else keys, np.uint32(plain.threshold(p)), _gain(z, p))
     told = _UNTOLD if passed is None else words(passed)
@@ -236,10 +227,7 @@ def _activated_sums(
 
 
 def activated_sums(derivative: Tensor, passed: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout.
-
-    passed: (rows, width) bool, what relu and dropout let through.
-    """
+    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
     rows, width = z.shape
     sums = np.zeros((-(-rows // BLOCK), 2, width))
     arrays = _arrays(derivative, passed, z)

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lmc.kernels import plain
+from lmc.kernels.plain import Keys, Told
 from lmc.kernels.plain_quantized import put_quantized as put_quantized
 from lmc.kernels.plain_quantized import take_quantized as take_quantized
 
@@ -188,18 +188,8 @@ def _activate(
         tl.store(passed + row * width + column, y > 0, there)
 
 
-def activate(
-    z: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    keys: NDArray[np.uint64] | None,
-    p: float,
-    passed: Tensor | None = None,
-) -> Tensor:
-    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys.
-
-    passed: (rows, width) bool, is told what got through.
-    """
+def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: Keys, p: float, passed: Told = None) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     out = torch.empty_like(z, memory_format=torch.contiguous_format)
     words, gain = None, 1.0
     if keys is not None:
@@ -228,10 +218,7 @@ def _activated_sums(
 
 
 def activated_sums(derivative: Tensor, passed: Tensor, z: Tensor, p: float) -> tuple[Tensor, Tensor]:
-    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout.
-
-    passed: (rows, width) bool, what relu and dropout let through.
-    """
+    """(width,) sums over rows of g and of g z, g the derivative before relu and dropout."""
     g, g_z = _sums_of_tiles(_activated_sums, z, derivative, passed)
     wide = plain.wide_type(z)
     return (plain.gain(p) * g.sum(0)).to(wide), (plain.gain(p) * g_z.sum(0)).to(wide)

@@ -23,6 +23,10 @@ from lmc.kernels.plain_samples import pick as pick
 GATHERED = 1 << 20
 """Entries of a sparse matrix whose messages are in memory at a time."""
 WORD = 2**32 - 1
+Keys = NDArray[np.uint64] | None
+"""(rows,) what dropout draws from; None for no dropout."""
+Told = Tensor | None
+"""(rows, width) bool, written to: what relu and dropout let through; None for nobody."""
 
 
 def wide_type(z: Tensor) -> torch.dtype:
@@ -65,18 +69,8 @@ def sums(derivative: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     return g.sum(0).to(wide_type(z)), (g * z).sum(0).to(wide_type(z))
 
 
-def activate(
-    z: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    keys: NDArray[np.uint64] | None,
-    p: float,
-    passed: Tensor | None = None,
-) -> Tensor:
-    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys.
-
-    passed: (rows, width) bool, is told what got through.
-    """
+def activate(z: Tensor, scale: Tensor, shift: Tensor, keys: Keys, p: float, passed: Told = None) -> Tensor:
+    """(rows, width) dropout(relu(z * scale + shift)), column by column; no dropout without keys."""
     activated = (z * scale + shift).relu()
     if keys is not None:
         activated = activated * kept(keys, z.shape[1], p, z.device) * gain(p)

@@ -17,7 +17,7 @@ from lmc import memory_use, typed
 from lmc.batching.choice import Choice
 from lmc.batching.prefetch import prefetch
 from lmc.batching.samplers import ClusterSampler, Sampler, batches_in_words, clusters_of
-from lmc.data import rules
+from lmc.data import advice, rules
 from lmc.data.batch import Batch
 from lmc.data.given import check_graph
 from lmc.data.graph import Graph
@@ -84,7 +84,8 @@ def prepare_training(
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ArgumentError("model: has no parameter with requires_grad=True; training needs one or more")
     rules.trainable(graph.train_mask, graph.y, graph.task)
-    rules.advise_scale(graph.y[graph.train_mask], graph.task)
+    if graph.task == "regression":
+        advice.on_scale(graph.y[graph.train_mask])
     graph = of_this_training(in_type_of(model, graph), processes)
     if options.patience is not None and not bool(graph.val_mask.any()):
         raise ArgumentError(f"patience={options.patience}: the graph has no validation nodes to judge by")
@@ -152,17 +153,15 @@ class Training:
         self._further_metrics = metric_functions(options.metrics, graph.task)
         self.epoch = self.step = 0
         self.records: list[Record] = []
-        self.best = BestEpoch(self.metric, validates=bool(graph.val_mask.any()))
+        validates = bool(graph.val_mask.any())
+        self.best = BestEpoch(self.metric, validates)
         self.stopped: str | None = None
         self.began = time.monotonic()
         self._gradient_hooks: list[GradientHook] = [] if options.clip is None else [ClipNorm(options.clip)]
         decays = options.weight_decay, options.head_weight_decay
         self._optimizer = make_optimizer(options.optimizer, model, options.lr, *decays)
-        self._scheduler = make_scheduler(
-            options.scheduler, self._optimizer, options.epochs, self.metric.higher_is_better
-        )
-        if isinstance(self._scheduler, ReduceLROnPlateau) and not bool(graph.val_mask.any()):
-            raise ArgumentError("scheduler: the graph has no validation nodes whose metric it could follow")
+        followed = self.metric.higher_is_better if validates else None
+        self._scheduler = make_scheduler(options.scheduler, self._optimizer, options.epochs, followed)
         self._descriptors = sampler.descriptors if isinstance(sampler, ClusterSampler) else None
         self.stepping = steps_of(estimator, sampler, processes, options.overlap)
         estimator.watch = None if self._descriptors is None else self._descriptors.see

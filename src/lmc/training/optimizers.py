@@ -30,6 +30,7 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
     "radam": torch.optim.RAdam,
 }
 SCHEDULERS = ("cosine", "plateau")
+_NOTHING_TO_FOLLOW = "scheduler: the graph has no validation nodes whose metric it could follow"
 
 
 def make_optimizer(
@@ -85,9 +86,12 @@ def moments_after_a_step(
 
 
 def make_scheduler(
-    kind: str | MakeScheduler | None, optimizer: Optimizer, epochs: int, higher_is_better: bool
+    kind: str | MakeScheduler | None, optimizer: Optimizer, epochs: int, higher_is_better: bool | None
 ) -> LRScheduler | None:
-    """`"cosine"` falls to zero over all epochs; `"plateau"` halves after 10 evaluations without progress."""
+    """`"cosine"` falls to zero over all epochs; `"plateau"` halves after 10 evaluations without progress.
+
+    `higher_is_better` is said of the validation metric; None where there is none to follow.
+    """
     if kind is None:
         return None
     mode: Literal["min", "max"] = "max" if higher_is_better else "min"
@@ -101,6 +105,8 @@ def make_scheduler(
             ) from None
         if not isinstance(made, LRScheduler):
             raise ArgumentError(f"scheduler: gives {checks.shown(made)}, which is none of torch's; {rule}")
+        if isinstance(made, ReduceLROnPlateau) and higher_is_better is None:
+            raise ArgumentError(_NOTHING_TO_FOLLOW)
         if isinstance(made, ReduceLROnPlateau) and made.mode != mode:
             better = "higher" if higher_is_better else "lower"
             rule = f"its steps follow the validation metric, of which {better} is better: mode={mode!r}"
@@ -108,6 +114,8 @@ def make_scheduler(
         return made
     if checks.one_of("scheduler", kind, SCHEDULERS) == "cosine":
         return CosineAnnealingLR(optimizer, T_max=max(1, epochs))
+    if higher_is_better is None:
+        raise ArgumentError(_NOTHING_TO_FOLLOW)
     return ReduceLROnPlateau(optimizer, mode=mode, factor=0.5)
 
 
